@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from headgate.main import run
-from rulecore.documents.stream_records import StreamRecord
+from rulecore.documents.stream_records import StreamPublication
 from tests.conftest import NewApp
 from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
@@ -31,7 +31,7 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(new_app: NewA
     expected = rules.all_kinds()
     scene.publish(*expected)
     document = changed(tmp_path, 2, coupon="string")
-    change = StreamRecord(document)
+    change = StreamPublication(document)
     coupon = rules.document("coupon", where="coupon = 'X'")
     with scene.app:
         scene.start_faulty()

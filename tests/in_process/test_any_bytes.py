@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -87,3 +88,33 @@ def test_random_bytes_do_not_stop_an_app_and_every_record_is_accounted_for(
     assert taken + lanes["deadletters"] == len(input_records)
     assert taken >= 1, "the good event among them"
     assert lanes["status"] >= len(controls), "an answer to each change"
+
+
+STREAM = {**yaml.safe_load(orders.stream_text("orders")), "version": 2}
+
+
+@st.composite
+def stream_records(draw: st.DrawFn) -> bytes | None:
+    """Draw the record of a stream's document with some entries or fields replaced, or arbitrary bytes."""
+    replaced = draw(st.dictionaries(st.sampled_from(sorted(STREAM)), json_values, max_size=1))
+    kinds = st.sampled_from(["long", "string not null", "decimal(14,2)", "struct<a: long>", "decimal(12,4)"])
+    more = draw(st.dictionaries(st.sampled_from(["amount", "extra", "x y", "id"]), kinds | json_values, max_size=2))
+    inner = {**STREAM, "version": draw(st.integers(1, 4)), "fields": {**STREAM["fields"], **more}, **replaced}
+    topic = draw(st.none() | st.just("orders") | json_values)
+    value = json.dumps({"topic": topic, "document": inner}).encode()
+    return draw(st.just(value) | cut_up(value) | st.none())
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(records=st.lists(stream_records(), max_size=3))
+def test_random_stream_documents_are_answered_each_and_events_go_on(app: App, records: list[bytes | None]) -> None:
+    local = InProcessApp(app)
+    control = [control_record(n, "stream/orders", value) for n, value in enumerate(records)]
+    rule = control_record(len(records), "many-payments", RULE)
+    output = list(local.cut([*control, rule], CLOCK_MS))
+    for n in range(2):
+        output += local.cut([RawRecord(0, 0, n, GOOD)], CLOCK_MS + n)
+        assert local.outputs[-1].events + sum(one.lane == "deadletters" for one in output) == 1
+    answers = [one.value or b"" for one in output if one.lane == "status"]
+    assert len(answers) == len(records) + 1
+    assert not any(b"internal error" in answer for answer in answers)

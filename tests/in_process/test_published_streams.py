@@ -15,7 +15,7 @@ import yaml
 
 from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
-from rulecore.documents.stream_records import StreamRecord
+from rulecore.documents.stream_records import StreamPublication
 from rulecore.ruleset import stream_changes
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
@@ -83,7 +83,7 @@ class Shop:
 
 
 def stream(document: Mapping[str, object], topic: str | None = None) -> tuple[str, bytes]:
-    record = StreamRecord(document, topic)
+    record = StreamPublication(document, topic)
     return record.key, record.encode()
 
 
@@ -253,6 +253,25 @@ def test_a_new_stream_that_takes_records_of_another_says_so(tmp_path: Path) -> N
     assert answer["reason"] == "records with type = 'login' are no events of orders any more"
 
 
+def test_a_new_field_may_be_beside_the_value(shop: Shop) -> None:
+    """Headers and timestamps are read from the next cut on, too."""
+    channel, sent = (
+        {"type": "string", "from": "_kafka.headers.channel"},
+        {"type": "timestamp", "from": "_kafka.timestamp"},
+    )
+    assert shop.publish(changed(fields={"channel": channel, "sent": sent}))["reason"] is None
+    record = RawRecord(0, 0, 9, orjson.dumps(order(9)), None, NOW_MS, {"channel": b"app"})
+    publish = control_record(shop.control, *rule("r", where="channel = 'app' and sent is not null"))
+    assert len(lane(shop.app.cut([publish, record], NOW_MS), ALERTS)) == 1
+
+
+def test_extra_fields_that_are_declared_are_none_any_more(tmp_path: Path) -> None:
+    rest = {**ORDERS, "fields": {**ORDERS["fields"], "rest": {"type": "string", "from": "_extra_fields"}}}
+    shop = Shop(InProcessApp(build_app(settings(tmp_path, rest))))
+    later = {**rest, "version": 2, "fields": {**rest["fields"], "coupon": "string"}}
+    assert shop.publish(later)["reason"] == "rest has the members of coupon no more"
+
+
 def test_the_same_document_again_changes_nothing(shop: Shop) -> None:
     document = changed(fields={"coupon": "string"})
     assert shop.publish(document)["reason"] is None
@@ -328,6 +347,19 @@ def test_a_stream_that_does_not_fit_its_topic_is_rejected(
     answer = shop.publish(document, topic)
     assert answer["status"] == "rejected"
     assert reason in answer["reason"]
+
+
+def test_a_field_that_would_leave_a_union_is_rejected_with_the_rule(tmp_path: Path) -> None:
+    """A rule on two streams reads the fields that both have with one type."""
+    shop = Shop(InProcessApp(build_app(settings(tmp_path, ORDERS, LOGINS))))
+    used = window("both", "count(*) >= 2", on=["orders", "logins"], where="country = 'CH' or country is null")
+    assert [one["reason"] for one in statuses(shop.send(used))] == [None]
+    answer = shop.publish(changed(fields={"country": "long"}))
+    assert answer["status"] == "rejected"
+    assert "rule both version 1 would not be valid any more" in answer["reason"]
+    assert shop.publish(changed(fields={"country": "string"}))["status"] == "accepted"
+    login = {"type": "login", "at": NOW_MS - 500, "user": "a", "country": "CH"}
+    assert len(lane(shop.send(events=[login, order(2, country="CH")]), ALERTS)) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import polars as pl
 from headgate.backtest.run import Progress
 from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
 from headgate.errors import InputError
+from headgate.records.formats import ALL_JSON, RecordFormats
 from headgate.rules.bundle import one_stream
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics, ChangeNote, ControlChange, PublishedChange, publish_in_steps
@@ -52,6 +53,7 @@ class BackfillSource:
     start_ms: int
     now_ms: int
     parquet: Path | None = None
+    formats: RecordFormats = ALL_JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ def _past_events(
         frames = ((count, batch.events) for count, batch in file_batches(files, schema, history.now_ms))
         return count_events(files), frames
     past = _range_before_start(kafka, history.topic or schema.name, history.start_ms, missing)
-    return past.records, ((n, batch.events) for n, batch in topic_batches(kafka, past, schema, history.now_ms))
+    read = topic_batches(kafka, past, schema, history.now_ms, history.formats)
+    return past.records, ((count, batch.events) for count, batch in read)
 
 
 def _range_before_start(kafka: KafkaSettings, topic: str, start_ms: int, missing: MissingAggregates) -> TopicRange:

@@ -12,6 +12,7 @@ from pathlib import Path
 from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
+from headgate.records.formats import ALL_JSON, RecordFormats
 from headgate.rules.bundle import RuleBundle, read_bundle, shipped_rules
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
@@ -49,6 +50,7 @@ class BacktestRequest:
     login: KafkaLogin
     app: str
     now_ms: int
+    formats: RecordFormats = ALL_JSON
 
     @property
     def kafka(self) -> KafkaSettings:
@@ -220,7 +222,7 @@ def _events(request: BacktestRequest, schema: StreamSchema) -> EventSource:
         )
     found = _range(request, topic)
     found = found if request.limit is None else found.first(request.limit)
-    batches = topic_batches(request.kafka, found, schema, request.now_ms)
+    batches = topic_batches(request.kafka, found, schema, request.now_ms, request.formats)
     return EventSource(f"topic {topic}", topic, found.records, found.partitions, batches)
 
 

@@ -19,6 +19,7 @@ from headgate.backtest.columns import convert
 from headgate.errors import InputError
 from headgate.records.decoder import EventDecoder
 from headgate.records.file_rows import count_rows, json_values, open_parquet, stream_columns
+from headgate.records.formats import ALL_JSON, RecordFormats
 from rulecore.backtest.backtest import EventBatch
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.kafka.range_reader import RangeReader
@@ -115,10 +116,15 @@ class TopicRange:
 
 
 def topic_batches(
-    kafka: KafkaSettings, wanted: TopicRange, schema: StreamSchema, clock_ms: int, size: int = BATCH
+    kafka: KafkaSettings,
+    wanted: TopicRange,
+    schema: StreamSchema,
+    clock_ms: int,
+    formats: RecordFormats = ALL_JSON,
+    size: int = BATCH,
 ) -> Iterator[tuple[int, EventBatch]]:
     """Yield batches of about ``size`` records with their number, divided as the app's cuts are."""
-    decode = EventDecoder(schema, clock_ms)
+    decode = formats.decoder(schema, wanted.topic, clock_ms)
     position = StreamOffsets(CutClock(), wanted.start)
     with closing(RangeReader(kafka)) as reader:
         while any(wanted.end[place] > position.offsets[place] for place in wanted.end):

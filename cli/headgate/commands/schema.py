@@ -137,5 +137,10 @@ _STREAM: Final[Mapping[str, Any]] = {
             "which is not used; without it each event is used.",
         },
         "zone": {"type": "string", "description": "Time zone of times without one, such as Europe/London."},
+        "version": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Version of the document, raised with each change; 1 without it.",
+        },
     },
 }

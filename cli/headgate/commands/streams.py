@@ -13,7 +13,8 @@ from headgate.console.messages import to_stderr
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
-from headgate.rules.options import target_option
+from headgate.records.formats import RecordFormats
+from headgate.rules.options import formats_option, target_option
 from headgate.streams.sample import SampleRecord
 
 _SAMPLE = click.argument("sample", nargs=-1, type=click.Path(path_type=Path))
@@ -46,7 +47,8 @@ def infer(sample: tuple[Path, ...], topic: str | None, limit: int, name: str | N
 
     records = _read(sample, topic, limit, login)
     source = topic or ", ".join(path.name for path in sample)
-    found = infer_document(observe(records), name or _stream_name(topic or sample[0].name), source)
+    stream = name or _stream_name(topic or sample[0].name)
+    found = infer_document(observe(records), stream, source, from_topic=topic is not None)
     click.echo(found.text, nl=False)
     if found.problem:
         to_stderr(f"headgate: the document is not complete: {found.problem}")
@@ -62,6 +64,7 @@ def infer(sample: tuple[Path, ...], topic: str | None, limit: int, name: str | N
     "--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of the streams."
 )
 @login_option
+@formats_option
 @output_option
 def check(
     sample: tuple[Path, ...],
@@ -70,13 +73,14 @@ def check(
     stream: str,
     streams: Path | None,
     login: KafkaLogin,
+    formats: RecordFormats,
     output: Output,
 ) -> int:
     """Say how many records of SAMPLE the document of a stream takes, and why it rejects the others.
 
     Exit code 1 if it rejects any.
     """
-    from headgate.records.scalar_decoder import decode_scalars
+    from headgate.records.decoder import EventDecoder
     from headgate.records.stream_files import load_stream
     from streamcore.decode.scalar import RejectedRecord
     from streamcore.schema.record_places import KAFKA
@@ -84,7 +88,9 @@ def check(
     path = Path(stream)
     schema = load_stream(path.stem, path.parent) if path.suffix in (".yaml", ".yml") else load_stream(stream, streams)
     records = _read(sample, topic, limit, login)
-    decoded = decode_scalars(schema, (one.record for one in records), round(time.time() * 1000))
+    now_ms = round(time.time() * 1000)
+    decode = EventDecoder(schema, now_ms) if topic is None else formats.decoder(schema, topic, now_ms)
+    decoded = decode.decode_each([one.record for one in records])
     reasons: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
     for record, result in zip(records, decoded, strict=True):
@@ -217,7 +223,7 @@ def publish(
     from headgate.records.stream_files import read_document
     from headgate.rules.publish import ControlChange, note_for_user
     from headgate.rules.publish import publish as send
-    from rulecore.documents.stream_records import StreamRecord
+    from rulecore.documents.stream_records import StreamPublication
     from streamcore.errors import ConfigError
     from streamcore.schema.published_stream import PublishedStream
 
@@ -228,7 +234,7 @@ def publish(
             stream = PublishedStream.of(topic or "", document)
         except ConfigError as error:
             raise InputError(f"{file}: {error}; nothing was published") from None
-        record = StreamRecord(document, topic)
+        record = StreamPublication(document, topic)
         changes.append(ControlChange(record.key, record.encode(), stream.name, stream.version))
     kafka, topics = running_app(login, app)
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))

@@ -14,7 +14,6 @@ from headgate.explain.from_file import OTHER_EVENT
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord, KeyEvents, key_events
 from headgate.explain.keys import parse_key, physical, show_key, to_query
 from headgate.records.decoder import EventDecoder
-from headgate.records.scalar_decoder import decode_scalars
 from headgate.time_arguments import show_time
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import Emit, RuleKind
@@ -52,7 +51,7 @@ def find_events_at(
     reader.headers = header_names(schema)
     record = reader.record(topic, partition, offset)
     about = f"{topic}:{partition}:{offset}"
-    event, reason = _decode_record(schema, record)
+    event, reason = _decode_record(reader.formats.decoder(schema, topic, record.timestamp_ms), record)
     if reason is not None:
         return Evidence(topic, event, ExplainQuestion(), about, record, reason)
     if rule.kind is RuleKind.EVENT:
@@ -70,7 +69,7 @@ def find_events_at(
     return Evidence(topic, found.frame, question, about, record, notes=_coverage_note(found, key, schema))
 
 
-def _decode_record(schema: StreamSchema, record: KafkaRecord) -> tuple[pl.DataFrame, str | None]:
+def _decode_record(decode: EventDecoder, record: KafkaRecord) -> tuple[pl.DataFrame, str | None]:
     """Decode the record as the app did, with its Kafka timestamp as the clock; return the event, or the reason why it
     is not one."""
     one = raw_batch(
@@ -82,12 +81,12 @@ def _decode_record(schema: StreamSchema, record: KafkaRecord) -> tuple[pl.DataFr
         [record.timestamp_ms],
         {name: [value] for name, value in record.headers.items()},
     )
-    frame = EventDecoder(schema, record.timestamp_ms)(one, record.topic)
+    frame = decode(one, record.topic)
     if frame.height:
         return frame, None
     position = record.topic, record.partition, record.offset
     same = StreamRecord(record.value, record.key, record.headers, record.timestamp_ms, *position)
-    (found,) = decode_scalars(schema, [same], record.timestamp_ms)
+    (found,) = decode.decode_each([same])
     return frame, f"{found.code}: {found.reason}" if isinstance(found, RejectedRecord) else OTHER_EVENT
 
 

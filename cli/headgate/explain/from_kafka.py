@@ -34,7 +34,7 @@ _COMPARED = ("alert_id", "event_time_ms", "key", "window", "timing", "values", "
 
 def answer_published(query: ExplainQuery) -> ExplainResult:
     """Answer the query from Kafka. Raises ``InputError``, naming what is missing, if that is not possible."""
-    reader = KafkaReader(query.kafka)
+    reader = KafkaReader(query.kafka, query.formats)
     reader.load_bounds(
         [AppTopics(query.app).control, *(f"{query.app}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE))]
     )

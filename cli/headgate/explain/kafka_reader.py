@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headgate.errors import InputError
 from headgate.records.decoder import EventDecoder
+from headgate.records.formats import ALL_JSON, RecordFormats
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets, list_partitions
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
@@ -55,11 +56,11 @@ class KeyEvents:
 class KafkaReader:
     """Reads Kafka for one explanation. Keeps the first and last offsets of the topics.
 
-    ``headers``: the headers of records to read, those of the stream in question.
+    ``headers``: the headers of records to read, those of the stream in question. ``formats``: of the app's records.
     """
 
-    def __init__(self, kafka: KafkaSettings) -> None:
-        self.kafka = kafka
+    def __init__(self, kafka: KafkaSettings, formats: RecordFormats = ALL_JSON) -> None:
+        self.kafka, self.formats = kafka, formats
         self.headers: Collection[str] = ()
         self._bounds: dict[str, tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]] = {}
 
@@ -189,7 +190,7 @@ def key_events(
     reader: KafkaReader, schema: StreamSchema, topic: str, query: KeyEventsQuery, clock_ms: int
 ) -> KeyEvents:
     """Read the events that the query selects, or as many as ``most`` records hold."""
-    collector = _EventCollector(EventDecoder(schema, clock_ms), topic, query.key)
+    collector = _EventCollector(reader.formats.decoder(schema, topic, clock_ms), topic, query.key)
     complete = _collect_backwards(reader, topic, query, collector)
     if query.ahead_ms is not None:
         for table in reader.forwards(topic, query.most, query.start):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
+from headgate.records.formats import ALL_JSON, RecordFormats
 from headgate.time_arguments import parse_time
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.yaml_reader import Json
@@ -38,6 +39,7 @@ class ExplainQuery:
     app: str
     scan: int
     now_ms: int
+    formats: RecordFormats = ALL_JSON
 
     @property
     def kafka(self) -> KafkaSettings:

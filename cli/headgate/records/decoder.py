@@ -11,12 +11,23 @@ import polars as pl
 import pyarrow as pa
 
 from headgate.records.scalar_decoder import SCALAR_LIMIT, decode_scalars
-from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectCode, RejectedRecord, StreamRecord
-from streamcore.decode.types import BesideValues, RawBatch
+from streamcore.decode.scalar import (
+    DecodeLimits,
+    ExtraFields,
+    IgnoredRecord,
+    Physical,
+    RejectCode,
+    RejectedRecord,
+    StreamRecord,
+)
+from streamcore.decode.types import NOTHING_BESIDE, BesideValues, RawBatch
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema.record_layout import header_names
+from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
 from streamcore.wire.raw import header_columns
 
 if TYPE_CHECKING:
+    from streamcore.decode.formats import InputFormat
     from streamcore.decode.stream_selection import OwnEvents
 
 
@@ -24,12 +35,20 @@ class EventDecoder:
     """Decodes records to events with their positions. Records with a time far after ``clock_ms`` are rejected.
 
     Fields that the stream does not declare are ignored, as an app does by default. Up to ``SCALAR_LIMIT`` records
-    are decoded one by one, with the same result: the columnar decoder takes 0.1 s to load.
+    of JSON are decoded one by one, with the same result: the columnar decoder takes 0.1 s to load. ``written``: the
+    format of the records; None: JSON. ``schemas``: finds those that records name.
     """
 
-    def __init__(self, schema: StreamSchema, clock_ms: int) -> None:
+    def __init__(
+        self,
+        schema: StreamSchema,
+        clock_ms: int,
+        written: InputFormat | None = None,
+        schemas: SchemaLookup = NO_REGISTRY,
+    ) -> None:
         self.schema = schema
         self.clock_ms = clock_ms
+        self._written, self._schemas = written, schemas
         self.dead_letters: Counter[str] = Counter()
 
     def of_lines(self, lines: Sequence[bytes], offsets: Iterable[int] | None = None) -> pl.DataFrame:
@@ -45,14 +64,47 @@ class EventDecoder:
         partition, key, times = (records.column(name) for name in ("partition", "key", "timestamp_ms"))
         beside = BesideValues(topic, partition, key, times, header_columns(records))
         values, offset = records.column("value"), records.column("offset")
-        return self._decode(RawBatch(values, partition, offset, self.clock_ms, beside))
+        return self._decode(RawBatch(values, partition, offset, self.clock_ms, beside, self._schemas))
+
+    def decode_each(
+        self, records: Sequence[StreamRecord]
+    ) -> list[tuple[Physical, ...] | RejectedRecord | IgnoredRecord]:
+        """Return for each record its physical values, or why it is no event. All are of one topic, or of files."""
+        if self._written is None and len(records) <= SCALAR_LIMIT:
+            return decode_scalars(self.schema, records, self.clock_ms)
+        decoded = self._decoder.decode(self._batch(records))
+        names = self.schema.names
+        rows = iter(zip(*(decoded.events.column(name).to_pylist() for name in names), strict=True))
+        rejected = dict(zip(decoded.dead.column("row").to_pylist(), _rejections(decoded.dead), strict=True))
+        ignored = frozenset(decoded.ignored)
+        return [
+            rejected[row] if row in rejected else IgnoredRecord() if row in ignored else next(rows)
+            for row in range(len(records))
+        ]
+
+    def _batch(self, records: Sequence[StreamRecord]) -> RawBatch:
+        partitions = pa.array([one.partition or 0 for one in records], pa.int32())
+        offsets = pa.array([one.offset or 0 for one in records], pa.int64())
+        beside = NOTHING_BESIDE
+        if records[0].topic is not None:
+            names = header_names(self.schema)
+            beside = BesideValues(
+                records[0].topic,
+                partitions,
+                pa.array([one.key for one in records], pa.binary()),
+                pa.array([one.timestamp_ms for one in records], pa.int64()),
+                {name: pa.array([one.headers.get(name) for one in records], pa.binary()) for name in names},
+            )
+        values = pa.array([one.value for one in records], pa.large_binary())
+        return RawBatch(values, partitions, offsets, self.clock_ms, beside, self._schemas)
 
     def no_events(self) -> pl.DataFrame:
         """Return a frame of no events."""
         return self.of_lines([])
 
     def _decode(self, batch: RawBatch) -> pl.DataFrame:
-        decode = self._decode_scalars if len(batch) <= SCALAR_LIMIT else self._decode_columns
+        one_by_one = self._written is None and len(batch) <= SCALAR_LIMIT
+        decode = self._decode_scalars if one_by_one else self._decode_columns
         frame = pl.from_arrow(decode(batch))
         assert isinstance(frame, pl.DataFrame)
         return frame
@@ -80,7 +132,7 @@ class EventDecoder:
         from streamcore.decode.formats import JSON
         from streamcore.decode.stream_selection import OwnEvents, TopicStream
 
-        return OwnEvents(TopicStream(self.schema, JSON), DecodeLimits(), ExtraFields.IGNORE)
+        return OwnEvents(TopicStream(self.schema, self._written or JSON), DecodeLimits(), ExtraFields.IGNORE)
 
     def take_dead_letters(self) -> Mapping[str, int]:
         """Return the number of rejected records since the last call, by reason, and reset it."""

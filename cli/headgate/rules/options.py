@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,23 @@ def streams_option(command: _Command) -> _Command:
     return click.option("--streams", type=folder, default=None, help="Folder of the streams (default: streams/).")(
         command
     )
+
+
+def formats_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--settings`` to a command, as its parameter ``formats``."""
+
+    @wraps(command)
+    def with_formats(*arguments: object, settings: Path | None, **more: object) -> R:
+        from headgate.records.formats import read_formats
+
+        return command(*arguments, formats=read_formats(settings), **more)
+
+    return click.option(
+        "--settings",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        default=None,
+        help="Settings file of the app, for the formats of its topics and its schema registry (default: JSON).",
+    )(with_formats)
 
 
 def lists_option(command: _Command) -> _Command:

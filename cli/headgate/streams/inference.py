@@ -28,7 +28,11 @@ _GENERIC: Final = frozenset(
 #: An object with more names than this, each in few of the records, is data: a map from ids, for example.
 _MANY_NAMES: Final = 64
 _RARE: Final = 0.02
+#: A field that fewer of the records have is no good key.
+_FREQUENT: Final = 0.9
 _MAX_NAME: Final = 63
+_KAFKA_TIME: Final = "{type: timestamp not null, from: _kafka.timestamp}"
+_RECEIVED: Final = ("received", "received_at", "kafka_time", "kafka_timestamp")
 #: Of types inside each other, with room for the array around them.
 _MAX_DEPTH: Final = MAX_DEPTH - 2
 _TIME_WORDS: Final = (
@@ -93,8 +97,9 @@ class InferredStream:
     problem: str = ""
 
 
-def infer(observation: Observation, name: str, source: str) -> InferredStream:
-    """Return the document of a sample. ``source``: where the sample is from, for the first comment.
+def infer(observation: Observation, name: str, source: str, *, from_topic: bool = False) -> InferredStream:
+    """Return the document of a sample. ``source``: where the sample is from, for the first comment. ``from_topic``:
+    records have the time of Kafka, which is the event time if no field is.
 
     Raises ``InputError`` if no record is a JSON object.
     """
@@ -116,6 +121,7 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
     always = [f for f in fields if by_path[f.path].present - by_path[f.path].nulls == count]
     times = [f.name for f in _ranked((f for f in always if f.type == "timestamp"), _TIME_WORDS)]
     problem = "" if times else _no_time(known)
+    received = next(name for name in _RECEIVED if all(f.name.lower() != name for f in fields))
     ids, keys = _event_ids(always, by_path, count), _keys(fields, by_path, count)
     fields = [replace(field, required=field.name in (*times[:1], *ids[:1])) for field in fields]
     bad = f", {len(observation.bad):,} more are no JSON objects" if observation.bad else ""
@@ -123,7 +129,7 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
         f"# From {_printable(source)}: {count:,} {'record' if count == 1 else 'records'}{bad}.",
         f"name: {name}",
         *([f"envelope: {observation.envelope}"] if observation.envelope else []),
-        f"event_time: {_yaml(times[0])}{_or(times[1:4])}" if times else f"event_time:  # {problem}",
+        _event_time(times, problem, received if from_topic else ""),
         *([f"event_id: {_yaml(ids[0])}{_or(ids[1:])}"] if ids else []),
         f"keys: [[{_yaml(keys[0])}]]{_or(keys[1:])}"
         if keys
@@ -131,16 +137,26 @@ def infer(observation: Observation, name: str, source: str) -> InferredStream:
         "fields:",
     ]
     width = max((len(field.entry) for field in fields if len(field.entry) < _ALIGNED), default=0)
+    entry = f"{received}: {_KAFKA_TIME}"
+    lines += [f"  {entry:{width}}  # the time of the record in Kafka"] if from_topic and not times else []
     lines += [f"  {field.entry:{width}}  # {field.note}" for field in fields]
     lines += _left_out(known, maps, observation)
-    return InferredStream("\n".join(lines) + "\n", problem)
+    return InferredStream("\n".join(lines) + "\n", "" if from_topic else problem)
+
+
+def _event_time(times: Sequence[str], problem: str, received: str) -> str:
+    """Return the line with the event time. ``received``: the field of the time in Kafka, if records have it."""
+    if times:
+        return f"event_time: {_yaml(times[0])}{_or(times[1:4])}"
+    return f"event_time: {received}  # {problem}" if received else f"event_time:  # {problem}"
 
 
 def _no_time(known: Sequence[ObservedField]) -> str:
     """Return why no field is the event time."""
     some = [f"{_printable(format_path(o.path))} ({o.times:,} of {o.values:,} values)" for o in known if o.times]
     near = f"; {', '.join(some[:3])} has some" if some else ""
-    return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}"
+    own = f"of records in a topic the time of Kafka can be one: received: {_KAFKA_TIME}"
+    return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}; {own}"
 
 
 def _type(one: ObservedField) -> str:
@@ -293,14 +309,20 @@ def _event_ids(fields: Sequence[InferredField], by_path: dict[Path, ObservedFiel
 
 
 def _keys(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], count: int) -> list[str]:
-    """Return the fields that events may be grouped by: texts and numbers that repeat, with the name of a thing."""
+    """Return the fields that events may be grouped by: texts and numbers that repeat, with the name of a thing; first
+    those that most records have, and that have several values."""
     repeated = [
         f
         for f in fields
-        if f.type in ("string", "long") and 1 < len(by_path[f.path].distinct) < max(3, by_path[f.path].values)
+        if f.type in ("string", "long") and len(by_path[f.path].distinct) < max(3, by_path[f.path].values)
     ]
-    things = [f for f in repeated if _is_thing(_words(f.path[-1]))]
-    return [f.name for f in _ranked(things, _KEY_WORDS)][:4] if count > 1 else []
+    things = _ranked((f for f in repeated if _is_thing(_words(f.path[-1]))), _KEY_WORDS)
+
+    def is_poor(one: InferredField) -> tuple[bool, bool]:
+        seen = by_path[one.path]
+        return seen.values < _FREQUENT * count, len(seen.distinct) < 2
+
+    return [f.name for f in sorted(things, key=is_poor)][:4] if count > 1 else []
 
 
 def _is_thing(words: Sequence[str]) -> bool:

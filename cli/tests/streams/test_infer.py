@@ -164,8 +164,25 @@ def test_numbers_are_times_in_the_unit_that_gives_our_years() -> None:
 def test_a_document_without_an_event_time_says_what_is_near() -> None:
     records = [{"n": 1, "at": "2026-01-01T00:00:00Z"}, {"n": 1, "at": "yesterday"}]
     found = infer(observe([SampleRecord("", StreamRecord(orjson.dumps(one))) for one in records]), "s", "x")
-    assert found.problem.endswith("as ISO 8601 text or a number since 1970; at (1 of 2 values) has some")
+    assert "as ISO 8601 text or a number since 1970; at (1 of 2 values) has some" in found.problem
     assert f"event_time:  # {found.problem}\n" in found.text
+
+
+def test_a_document_of_a_topic_without_an_event_time_has_that_of_kafka() -> None:
+    records = [SampleRecord("", StreamRecord(orjson.dumps({"n": 1, "received": "x"}), timestamp_ms=NOW_MS - 5))]
+    found = infer(observe(records), "s", "x", from_topic=True)
+    assert not found.problem
+    schema = StreamSchema.parse(yaml.safe_load(found.text))
+    assert schema.event_time == "received_at"
+    assert decode_scalars(schema, [one.record for one in records], NOW_MS) == [(NOW_MS - 5, 1, "x")]
+
+
+def test_a_key_is_in_most_records_and_has_several_values_if_one_does() -> None:
+    at = "2026-01-01T00:00:00Z"
+    records = [{"at": at, "user_id": n % 2 if n > 3 else None, "card": "c", "host": f"h{n % 3}"} for n in range(9)]
+    assert document(*records)[0].keys == (("host",),)
+    assert document(*({**one, "host": "h"} for one in records))[0].keys == (("card",),)
+    assert document(*({"at": at, "user_id": one["user_id"]} for one in records))[0].keys == (("user_id",),)
 
 
 NAMES = st.sampled_from(["a", "b", "on", "type", "user-id", "x.y", "ts", "", "`", "null", "é\n", ": #\u2028", '\\"{'])

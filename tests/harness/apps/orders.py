@@ -90,6 +90,11 @@ def write_streams(folder: Path, deduplicate: str | None = None) -> tuple[Path, P
     return files
 
 
+def stream_text(name: str) -> str:
+    """Return the text of the schema file of a stream."""
+    return _STREAM.format(name=name)
+
+
 def schemas() -> dict[str, StreamSchema]:
     """Return both schemas by name."""
     return {name: StreamSchema.parse(yaml.safe_load(_STREAM.format(name=name))) for name in ("orders", "probe")}

@@ -9,7 +9,8 @@ import click
 
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import streams_option, target_option
+from headgate.records.formats import RecordFormats
+from headgate.rules.options import formats_option, streams_option, target_option
 
 
 @click.command(short_help="Fill the windows of a new rule with past events, before it goes live.")
@@ -37,6 +38,7 @@ from headgate.rules.options import streams_option, target_option
 )
 @streams_option
 @target_option
+@formats_option
 @output_option
 def backfill(
     rule: str,
@@ -48,6 +50,7 @@ def backfill(
     streams: Path | None,
     login: KafkaLogin,
     app: str,
+    formats: RecordFormats,
     output: Output,
 ) -> int:
     """Count the past events that RULE has missed and send the counts to the app, so that its windows are complete.
@@ -69,7 +72,7 @@ def backfill(
     kafka, topics = login.settings("headgate-rules"), AppTopics(app)
     require_app(kafka, topics)
     now_ms = int(time.time() * 1000)
-    history = BackfillSource(topic, parse_time(start, now_ms, "--from"), now_ms, parquet)
+    history = BackfillSource(topic, parse_time(start, now_ms, "--from"), now_ms, parquet, formats)
     note = note_for_user(why or "backfill")
     results = backfill_rule(kafka, topics, rule, history, streams, note, round(wait * 1000), progress)
     data: Json = [

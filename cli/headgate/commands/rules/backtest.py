@@ -13,7 +13,8 @@ import click
 from headgate.console.output import Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import files_option, target_option
+from headgate.records.formats import RecordFormats
+from headgate.rules.options import files_option, formats_option, target_option
 
 if TYPE_CHECKING:
     from rulecore.backtest.backtest import AlertCallback
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     "--alerts", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the alerts to this file."
 )
 @target_option
+@formats_option
 @output_option
 def backtest(
     paths: Sequence[Path],
@@ -51,6 +53,7 @@ def backtest(
     alerts: Path | None,
     login: KafkaLogin,
     app: str,
+    formats: RecordFormats,
     output: Output,
 ) -> int:
     """Run the rules of PATHS over past events and count the alerts of each rule.
@@ -96,6 +99,7 @@ def backtest(
         login,
         app,
         now_ms,
+        formats,
     )
     with _alert_writer(alerts) as sink:
         result = run(request, progress, sink)

@@ -9,7 +9,8 @@ import click
 
 from headgate.console.output import Output, emit, output_option
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import lists_option, streams_option, target_option
+from headgate.records.formats import RecordFormats
+from headgate.rules.options import formats_option, lists_option, streams_option, target_option
 
 
 @click.command(short_help="Explain why a rule fired, or why it did not.")
@@ -37,6 +38,7 @@ from headgate.rules.options import lists_option, streams_option, target_option
 @streams_option
 @lists_option
 @target_option
+@formats_option
 @output_option
 def explain(
     target: str,
@@ -51,6 +53,7 @@ def explain(
     lists: Path | None,
     login: KafkaLogin,
     app: str,
+    formats: RecordFormats,
     output: Output,
 ) -> None:
     """Explain why an alert was raised, or why a rule fired or did not, clause by clause with the values.
@@ -71,6 +74,8 @@ def explain(
     from headgate.explain.render_text import as_text
 
     now_ms = int(time.time() * 1000)
-    query = ExplainQuery(target, event, event_json, key, at, rules, streams, lists, topic, login, app, scan, now_ms)
+    query = ExplainQuery(
+        target, event, event_json, key, at, rules, streams, lists, topic, login, app, scan, now_ms, formats
+    )
     result = answer(query)
     emit(output, as_json(result), as_text(result))

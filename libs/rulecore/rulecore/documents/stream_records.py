@@ -14,7 +14,7 @@ from streamcore.kernel import ControlRecord
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRecord:
+class StreamPublication:
     """The content of a record. ``topic``: that of a new stream; None for a stream that the app has."""
 
     document: Mapping[str, Any]
@@ -35,7 +35,7 @@ def is_stream(record: ControlRecord) -> bool:
     return record.key is not None and record.key.startswith(STREAM_KEY.encode())
 
 
-def decode_stream(key: str, value: bytes, limit_bytes: int) -> StreamRecord:
+def decode_stream(key: str, value: bytes, limit_bytes: int) -> StreamPublication:
     """Read a record. Raise ``DocumentError`` if it is none, or is larger than the limit."""
     if len(value) > limit_bytes:
         raise DocumentError(f"the record has {len(value)} bytes, at most {limit_bytes}; shorten the document")
@@ -48,7 +48,7 @@ def decode_stream(key: str, value: bytes, limit_bytes: int) -> StreamRecord:
     topic = content.get("topic")
     if topic is not None and not isinstance(topic, str):
         raise DocumentError("the topic is no text")
-    record = StreamRecord(content["document"], topic)
+    record = StreamPublication(content["document"], topic)
     if key != record.key:
         raise DocumentError(f"the record's key is {key[:100]!r} and its stream {record.document.get('name')!r}")
     return record

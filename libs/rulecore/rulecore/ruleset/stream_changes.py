@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -23,14 +23,16 @@ from rulecore.documents.stream_records import decode_stream, is_stream
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.streams import stream_names
-from streamcore.app import Source
-from streamcore.engine.published_streams import StreamPlan, plan_stream
 from streamcore.errors import ConfigError
 from streamcore.kernel import ControlRecord
 from streamcore.schema import StreamSchema
 from streamcore.schema.evolution import widened_fields
 from streamcore.schema.published_stream import PublishedStream
 from streamcore.state import KeyValueTable
+
+if TYPE_CHECKING:  # formats take time to import, and few processes meet a document
+    from streamcore.app import Source
+    from streamcore.engine.published_streams import StreamPlan
 
 #: Most bytes of control records that wait behind a document for the next cut.
 MAX_WAITING_BYTES: Final = 64 << 20
@@ -67,9 +69,10 @@ def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
         has_state = compiled.kind is not RuleKind.EVENT
         if (has_state and again != compiled) or widened_fields(old, new) & by:
             wider = ", ".join(sorted(widened_fields(old, new)))
+            why = f" with values of a type that would be another ({wider})" if wider else ", which would be another"
             raise RuleSetError(
-                f"{rule} has state with values of a type that would be another ({wider}): give the wider value a field "
-                "of another name, or publish a version that does not read the field and delete this one"
+                f"{rule} has state{why}: add a field under another name, or publish a version that does not read the "
+                "field and delete this one"
             )
 
 
@@ -134,6 +137,10 @@ class StreamChanges:
             except (RuleError, ConfigError) as error:
                 statuses.append(_status(record, None, StatusKind.REJECTED, str(error)))
                 continue
+            except Exception as error:  # a program error at one record must not stop the app
+                reason = f"internal error: {type(error).__name__}: {error}"
+                statuses.append(_status(record, None, StatusKind.REJECTED, reason))
+                continue
             if plan.changes_nothing:
                 statuses.append(_status(record, plan.stream.version, StatusKind.ACCEPTED, "no change"))
                 continue
@@ -148,6 +155,8 @@ class StreamChanges:
 
     def _plan(self, record: ControlRecord, rules: RuleSet, *, has_room: bool) -> StreamPlan:
         """Return what becomes of a document; raise ``RuleError`` or ``ConfigError`` if it is rejected."""
+        from streamcore.engine.published_streams import plan_stream
+
         if not self.sources:
             raise RuleSetError("this app takes no stream documents while it runs")
         if record.value is None:
@@ -172,6 +181,9 @@ def with_stream(rules: RuleSet, schema: StreamSchema) -> RuleSet:
 def replay_stream(rules: RuleSet, record: ControlRecord, limit_bytes: int) -> tuple[RuleSet, RuleStatus]:
     """Return the rule set after a record in the log, and the answer, as far as schemas and rules decide it: formats and
     topics are in the settings of the app. So a new stream is taken on any topic."""
+    from streamcore.app import Source
+    from streamcore.engine.published_streams import StreamPlan, plan_stream
+
     key = (record.key or b"").decode("utf-8", "replace")
     try:
         if record.value is None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from rulecore.documents.stream_records import StreamPublication
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import ControlEntry, RuleHistory, replay_log, revert_release, roll_back
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kernel import ControlRecord
+from streamcore.schema import StreamSchema
 from tests.harness.apps.control_records import HOUR, NOW, STREAMS, document, put, release
 
 
@@ -59,3 +63,43 @@ def test_the_history_includes_the_versions_of_releases_in_parts() -> None:
     large = [document(f"r{i}", 1, description="x" * 1_000, where=f"amount > {i}") for i in range(100)]
     history = replay(*release("large", large), put("r7", 2))
     assert roll_back(history, "r7").where == "amount > 7"
+
+
+def test_the_history_has_published_streams_from_their_record_on() -> None:
+    """What ``explain`` and back-tests read: later rules name the new field, and a rejected document changes nothing."""
+    pay = {
+        "name": "pay",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {"ts": "timestamp not null", "user": "string", "amount": "long"},
+    }
+    more = {**pay, "version": 2, "fields": {**pay["fields"], "coupon": "string"}}  # type: ignore[dict-item]
+    refunds = {**pay, "name": "refunds", "when": {"from": "type", "equals": "refund"}}
+    log = [
+        put("early", 1, where="coupon = 'X'"),
+        publish({**more, "keys": [["amount"]]}),
+        publish(more),
+        put("late", 1, where="coupon = 'X'"),
+        publish(refunds, "payments"),
+        put("back", 1, where="amount > 1", on="refunds"),
+        publish(more),
+    ]
+    start = RuleSet.empty({"pay": StreamSchema.parse(pay)})
+    history = replay_log(start, [ControlEntry(c, NOW + i, "me") for i, c in enumerate(log)])
+    found = [(e.status.subject.value, e.status.name, e.status.status.value) for e in history.entries]
+    assert found == [
+        ("rule", "early", "rejected"),
+        ("stream", "pay", "rejected"),
+        ("stream", "pay", "accepted"),
+        ("rule", "late", "accepted"),
+        ("stream", "refunds", "accepted"),
+        ("rule", "back", "accepted"),
+        ("stream", "pay", "accepted"),
+    ]
+    assert "coupon" in history.rules.streams["pay"].names
+    assert history.rules.live("late") is not None
+
+
+def publish(document: Mapping[str, object], topic: str | None = None) -> ControlRecord:
+    record = StreamPublication(document, topic)
+    return ControlRecord(0, 0, record.key.encode(), record.encode())

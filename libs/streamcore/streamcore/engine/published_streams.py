@@ -15,6 +15,7 @@ from streamcore.errors import ConfigError
 from streamcore.schema import DOUBLE, LONG, StreamSchema
 from streamcore.schema.evolution import RESTART, check_evolution, widened_fields
 from streamcore.schema.published_stream import PublishedStream, choose_schema
+from streamcore.schema.record_places import EXTRA_FIELDS
 from streamcore.schema.stream_schema import Field
 
 
@@ -61,7 +62,7 @@ def plan_stream(sources: Sequence[Source], document: Mapping[str, object], topic
         )
     check_evolution(found.schema, schema)
     changed = tuple(replace(one, schema=schema) if one is found else one for one in sources)
-    return replace(plan, sources=changed, note=_note_widened(found.schema, schema))
+    return replace(plan, sources=changed, note=_note(found.schema, schema))
 
 
 def _plan_new(
@@ -109,15 +110,20 @@ def _new_source(sources: Sequence[Source], schema: StreamSchema, topic: str) -> 
     return added
 
 
-def _note_widened(old: StreamSchema, new: StreamSchema) -> str:
-    """Return what happens to values of wider types that a double does not hold."""
+def _note(old: StreamSchema, new: StreamSchema) -> str:
+    """Return what the author of a changed document should know: which values are not what they were."""
     before: Mapping[str, Field] = {field.name: field for field in old.fields}
     rounded = [
         field.name
         for field in new.fields
         if field.name in widened_fields(old, new) and (before[field.name].type, field.type) == (LONG, DOUBLE)
     ]
-    return f"whole numbers of {', '.join(rounded)} above 2**53 are rounded from now on" if rounded else ""
+    notes = [f"whole numbers of {', '.join(rounded)} above 2**53 are rounded from now on"] if rounded else []
+    extra = next((field.name for field in old.fields if field.location == EXTRA_FIELDS), None)
+    added = [field.name for field in new.fields if field.name not in before]
+    if extra is not None and added:
+        notes.append(f"{extra} has the members of {', '.join(added)} no more")
+    return "; ".join(notes)
 
 
 def add_streams(sources: Sequence[Source], published: Iterable[PublishedStream]) -> tuple[Source, ...]:

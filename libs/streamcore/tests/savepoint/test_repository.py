@@ -169,7 +169,7 @@ def test_a_savepoint_without_a_name_is_named_after_app_batch_and_epoch() -> None
 @pytest.mark.parametrize(
     ("harm", "error", "text"),
     [
-        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 3 and 4"),
+        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 3, 4, 5"),
         (lambda d: {k: v for k, v in d.items() if k != "files"}, CorruptState, "does not have the digest"),
         (lambda d: [d], CorruptState, "not a JSON object"),
     ],
