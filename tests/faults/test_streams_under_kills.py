@@ -73,6 +73,8 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(
     shown = capsys.readouterr().out
     assert "field coupon: not every string is a long" in shown
     assert f"accepted   orders version 3 from batch {by_offset[offset + 3][1]} on\n" in shown
+    listed = json.loads(shown[shown.rindex("[") :])
+    assert {(one["stream"], one["version"], one["from"]) for one in listed} >= {("orders", 3, "published")}
     assert len(answers) == scene.published, "each record is answered once"
     alerts = [alert for alert in scene.outputs.alerts() if alert["rule"] == "coupon"]
     assert sorted(str(alert["source"]) for alert in alerts) == sorted(map(str, with_coupons))
@@ -92,6 +94,8 @@ def publish_by_command(scene: Scene, folder: Path) -> None:
     changed(folder, 3, coupon="string", channel="string")
     assert run(["streams", "publish", str(folder / "orders.yaml"), *target]) == 0
     scene.published += 2
+    orders.write_streams(folder)
+    assert run(["streams", "list", "--streams", str(folder), *target, "-o", "json"]) == 0
 
 
 def _offset(answer: Mapping[str, Any]) -> int:
