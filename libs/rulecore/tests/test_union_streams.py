@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, LATE, STATUS
+from tests.harness.apps.versioned_shop import moment, restore, save
 
 MINUTE = 60_000
 T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
@@ -114,8 +116,14 @@ def app(shards: int) -> App:
     return App("t", sources, "control", {}, (kernel,), shards=shards, watermark=watermark)
 
 
-def run(history: Sequence[tuple[str, dict[str, Any]]], cuts: int, *, restart: bool = False) -> list[Any]:
-    """Return the records of all lanes; both topics have one partition, and equal offsets."""
+def run(
+    history: Sequence[tuple[str, dict[str, Any]]],
+    cuts: int,
+    *,
+    restart: bool = False,
+    rescale: Callable[[InProcessApp], InProcessApp] | None = None,
+) -> list[Any]:
+    """Return the records of all lanes; both topics have one partition, and equal offsets. ``rescale``: after half."""
     running = InProcessApp(app(3))
     output = [*running.cut([control_record(n, name, orjson.dumps(rule(name))) for n, name in enumerate(RULES)], T0)]
     offsets = {"logins": 0, "payments": 0}
@@ -125,6 +133,8 @@ def run(history: Sequence[tuple[str, dict[str, Any]]], cuts: int, *, restart: bo
         for name, event in history[first : first + size]:
             records.append(RawRecord([*STREAMS].index(name), 0, offsets[name], orjson.dumps(event)))
             offsets[name] += 1
+        if rescale is not None and first >= len(history) // 2:
+            running, rescale = rescale(running), None
         if restart:
             running = InProcessApp(running.app, running.blobs, next_offsets=running.next_offsets)
         output += running.cut(records, T0 + 100 * MINUTE)
@@ -167,6 +177,15 @@ def test_alerts_do_not_depend_on_cuts_and_have_ids_of_their_own() -> None:
         del one["rules_epoch"]
     assert whole == split
     assert len({one["alert_id"] for one in whole}) == len(whole)
+
+
+def test_the_state_of_a_rule_over_two_streams_moves_to_other_shards(tmp_path: Path) -> None:
+    def rescale(running: InProcessApp) -> InProcessApp:
+        saved = save(running.app, running.blobs, tmp_path / "savepoints", moment())
+        return InProcessApp(more := app(5), restore(saved, more, tmp_path / "checkpoint"))
+
+    history = events(random.Random(3), 200)
+    assert found(run(history, cuts=9, rescale=rescale)) == expected(history)
 
 
 def test_an_alert_names_the_topics_and_has_the_fields_of_its_stream() -> None:
