@@ -25,7 +25,9 @@ PER_CUT = 400
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(new_app: NewApp, tmp_path: Path) -> None:
+def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(
+    new_app: NewApp, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """``orders`` rejects fields that it does not declare, so each record tells by which document it was decoded."""
     scene = new_app("streams", events_per_cut=PER_CUT)
     expected = rules.all_kinds()
@@ -59,12 +61,7 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(new_app: NewA
         scene.tick(events[-1].ts + 2 * orders.HOUR_MS)
         scene.settle()
         # 4. The command gets its answers from the running app.
-        target = ["--app", scene.app.name, "--bootstrap", scene.kafka.bootstrap]
-        changed(tmp_path, 3, coupon="long")
-        assert run(["streams", "publish", str(tmp_path / "orders.yaml"), *target]) == 1
-        changed(tmp_path, 3, coupon="string", channel="string")
-        assert run(["streams", "publish", str(tmp_path / "orders.yaml"), *target]) == 0
-        scene.published += 2
+        publish_by_command(scene, tmp_path)
         scene.settle()
         assert scene.app.drain() == 0
     scene.check_against(expected)
@@ -73,6 +70,11 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(new_app: NewA
     assert [by_offset[at][0] for _, at in positions] == ["accepted", "accepted"]
     assert by_offset[offset + 2][0] == "rejected"
     assert by_offset[offset + 3][0] == "accepted"
+    shown = capsys.readouterr().out
+    assert "field coupon: not every string is a long" in shown
+    assert f"accepted   orders version 3 from batch {by_offset[offset + 3][1]} on\n" in shown
+    listed = json.loads(shown[shown.rindex("[") :])
+    assert {(one["stream"], one["version"], one["from"]) for one in listed} >= {("orders", 3, "published")}
     assert len(answers) == scene.published, "each record is answered once"
     alerts = [alert for alert in scene.outputs.alerts() if alert["rule"] == "coupon"]
     assert sorted(str(alert["source"]) for alert in alerts) == sorted(map(str, with_coupons))
@@ -82,6 +84,18 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(new_app: NewA
     repeated = [texts for texts in attempts.values() if len(texts) > 1]
     assert len(repeated) >= 2, "both cuts ran again"
     assert all(len(set(texts)) == 1 for texts in repeated), "with the same bytes, in the same order"
+
+
+def publish_by_command(scene: Scene, folder: Path) -> None:
+    """Publish a document that the app rejects and one that it takes."""
+    target = ["--app", scene.app.name, "--bootstrap", scene.kafka.bootstrap]
+    changed(folder, 3, coupon="long")
+    assert run(["streams", "publish", str(folder / "orders.yaml"), *target]) == 1
+    changed(folder, 3, coupon="string", channel="string")
+    assert run(["streams", "publish", str(folder / "orders.yaml"), *target]) == 0
+    scene.published += 2
+    orders.write_streams(folder)
+    assert run(["streams", "list", "--streams", str(folder), *target, "-o", "json"]) == 0
 
 
 def _offset(answer: Mapping[str, Any]) -> int:

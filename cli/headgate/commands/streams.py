@@ -14,7 +14,7 @@ from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
 from headgate.records.formats import RecordFormats
-from headgate.rules.options import formats_option, target_option
+from headgate.rules.options import formats_option, streams_option, target_option
 from headgate.streams.sample import SampleRecord
 
 _SAMPLE = click.argument("sample", nargs=-1, type=click.Path(path_type=Path))
@@ -239,3 +239,35 @@ def publish(
     kafka, topics = running_app(login, app)
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)
+
+
+@command.command(name="list", short_help="List the streams of a rules app.")
+@streams_option
+@target_option
+@output_option
+def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
+    """List the streams that a rules app has: those of the files, and what was published to it while it ran.
+
+    The command reads the files and the control topic; the app need not run. RULES counts the versions that read it.
+    """
+    from headgate.rules.bundle import load_streams
+    from headgate.rules.history import read_history
+    from headgate.rules.publish import AppTopics, require_app
+    from headgate.rules.render import as_json, as_table
+    from rulecore.streams import stream_names
+
+    kafka, topics = login.settings("headgate-streams"), AppTopics(app)
+    require_app(kafka, topics)
+    files, known = load_streams(streams), read_history(kafka, topics, streams).rules
+    head = ("STREAM", "VERSION", "FROM", "FIELDS", "RULES")
+    rows = [
+        (
+            name,
+            schema.version,
+            "file" if files.get(name) == schema else "published",
+            len(schema.fields),
+            sum(name in stream_names(rule.rule.on) for rule in known.rules.values()),
+        )
+        for name, schema in sorted(known.streams.items())
+    ]
+    emit(output, as_json(head, rows), as_table(head, rows))

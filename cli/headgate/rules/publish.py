@@ -36,7 +36,7 @@ class ControlResponse:
     """The app's answer about a rule, a release or a part of one. ``reason`` may have several lines.
 
     ``position`` is that of the control record; its offset is -1 for a change that no record requested (quarantine,
-    time).
+    time). ``batch``: the number of the cut that gave it, from which an accepted change counts.
     """
 
     rule: str
@@ -46,6 +46,7 @@ class ControlResponse:
     position: RecordOffset
     subject: str = Subject.RULE
     mode: str | None = None
+    batch: int | None = None
 
     @property
     def accepted(self) -> bool:
@@ -201,7 +202,8 @@ def read_responses(records: Iterable[Record]) -> Iterable[ControlResponse]:
             position = RecordOffset(int(place["partition"]), int(place["offset"]))
             subject, mode = str(body.get("subject", Subject.RULE)), body.get("mode")
             name, status = str(body["rule"]), str(body["status"])
-            yield ControlResponse(name, body["version"], status, body["reason"], position, subject, mode)
+            batch = int(text) if (text := record.header("batch")) is not None else None
+            yield ControlResponse(name, body["version"], status, body["reason"], position, subject, mode, batch)
         except (ValueError, KeyError, TypeError):
             continue
 

@@ -114,3 +114,31 @@ def test_a_sigma_rule_finds_a_field_by_its_path() -> None:
     assert not report.rejected
     assert report.imported[0].rule.where is not None
     assert "mfa = false" in report.imported[0].rule.where or "not mfa" in report.imported[0].rule.where
+
+
+def test_an_alert_carries_the_original_event_and_its_unknown_fields_where_the_rule_asks_for_them() -> None:
+    document = {
+        "name": "trail",
+        "event_time": "eventTime",
+        "keys": [["eventName"]],
+        "fields": {
+            "eventTime": "timestamp not null",
+            "eventName": "string not null",
+            "original": {"type": "string", "from": "_kafka.value"},
+            "rest": {"type": "string", "from": "_extra_fields"},
+        },
+    }
+    schema = StreamSchema.parse(document)
+    kernel = RulesFactory((RuleStream(schema, "trail"),))
+    app = App("t", (Source(schema, "trail"),), "control", {}, (kernel,), shards=2)
+    rule = {"id": "r", "version": 1, "owner": "o", "on": "trail", "where": "rest like '%mfaAuth%'"}
+    then = {"severity": "low", "message": "{original}", "event": True}
+    output = InProcessApp(app).cut([control_record(0, "r", orjson.dumps(rule | {"then": then})), *EVENTS], T0 + 600_000)
+    alerts = [orjson.loads(one.value or b"") for one in output if one.lane == ALERTS]
+    written = [(event.value or b"").decode() for event in EVENTS]
+    assert sorted(alert["message"] for alert in alerts) == sorted(alert["event"]["original"] for alert in alerts)
+    assert sorted(alert["message"] for alert in alerts) == sorted(written)
+    one = next(alert["event"] for alert in alerts if alert["event"]["original"] == written[0])
+    assert orjson.loads(one["rest"]) == {
+        name: value for name, value in orjson.loads(written[0]).items() if name not in ("eventTime", "eventName")
+    }

@@ -74,3 +74,32 @@ def test_an_element_on_which_the_expression_fails_is_a_dead_letter(tmp_path: Pat
     output = run(load(tmp_path, mapped, model=model), events(*({"items": items} for items in skus)))
     assert [row["numbers"] for row in rows(output)] == [[1, None], []]
     assert [code for code, _ in letters(output)] == ["bad_value"]
+
+
+def test_a_sum_that_overflows_and_a_result_that_is_too_large_are_dead_letters(tmp_path: Path) -> None:
+    model = {"id": "string not null", "total": "long", "totals": "array<long>", "many": "array<string>"}
+    mapped = {
+        "id": "id",
+        "total": "sum(transform(items, i -> to_long(i.sku)))",
+        "totals": "transform(items, i -> sum(array(to_long(i.sku), to_long(i.sku))))",
+        "many": "transform(items, i -> concat(i.sku, email))",
+    }
+
+    def skus(*texts: str | None) -> dict[str, object]:
+        return {"items": [{"sku": text} for text in texts]}
+
+    most = str(2**62)
+    large = skus(*["1"] * 20) | {"email": "x" * 60_000}
+    sent = [skus("1", "2"), skus(), skus(None), {}, skus(most, str(2**62 - 1)), skus("1", most), large]
+    output = run(load(tmp_path, mapped, model=model), events(*sent))
+    assert [(row["total"], row["totals"]) for row in rows(output)] == [
+        (3, [2, 4]),
+        (None, []),
+        (None, [None]),
+        (None, None),
+    ]
+    assert [(code, reason.split(":")[0]) for code, reason in letters(output)] == [
+        ("bad_value", "field totals"),
+        ("bad_value", "field totals"),
+        ("bad_value", "field many"),
+    ]

@@ -206,11 +206,12 @@ class _Maker:
 
         def write(chance: random.Random) -> tuple[bytes, Any, Any]:
             data, value = b"\0\0\0", dict[str, Any](n=0, next=None, more=[])
-            for _ in range(chance.choice([0, 1, 3, 8, _LONGEST_CHAIN]) if chance.random() < 0.1 else 1):
+            is_passed_over = chance.random() < 0.5  # a block with its length in bytes, and what is in it
+            for _ in range(chance.choice([0, 1, 3, 8, 20, _LONGEST_CHAIN]) if chance.random() < 0.1 else 1):
                 if chance.random() < 0.5:
                     data, value = b"\2\2" + data + b"\0", {"n": 1, "next": value, "more": []}
                 else:
-                    data = b"\4\0" + _blocks(chance, [data])
+                    data = b"\4\0" + (_blocks(chance, [data]) if is_passed_over else zigzag(1) + data + b"\0")
                     value = {"n": 2, "next": None, "more": [value]}
             return data, value, None
 

@@ -215,8 +215,11 @@ def _published_line(change: PublishedChange, *, waited: bool) -> str:
     name = _change_label(change.change)
     if change.response is None:
         return f"published  {name}{': no response' if waited else ''}"
-    reason = "" if change.response.reason is None else ": " + change.response.reason.replace("\n", "\n    ")
-    return f"{change.response.status:10} {name}{reason}"
+    response = change.response
+    reason = "" if response.reason is None else ": " + response.reason.replace("\n", "\n    ")
+    if response.subject == "stream" and response.accepted and response.batch is not None:
+        name += f" from batch {response.batch} on"
+    return f"{response.status:10} {name}{reason}"
 
 
 def _published_json(change: PublishedChange) -> Json:
@@ -226,4 +229,5 @@ def _published_json(change: PublishedChange) -> Json:
         "offset": change.position.offset,
         "status": None if change.response is None else change.response.status,
         "reason": None if change.response is None else change.response.reason,
+        "batch": None if change.response is None else change.response.batch,
     }

@@ -71,8 +71,8 @@ def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
             wider = ", ".join(sorted(widened_fields(old, new)))
             why = f" with values of a type that would be another ({wider})" if wider else ", which would be another"
             raise RuleSetError(
-                f"{rule} has state{why}: add a field under another name, or publish a version that does not read the "
-                "field and delete this one"
+                f"{rule} has state{why}: delete the rule, publish the document and then the rule again (headgate rules "
+                "backfill fills its windows); or add a field under another name"
             )
 
 

@@ -28,6 +28,7 @@ from streamcore.decode.avro.schema_match import FieldMapping, check_schema, map_
 from streamcore.decode.avro.schema_names import SchemaNames
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.registry.decoder import RegistryDecoder
+from streamcore.decode.registry.schema_names import RegistryNames
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.values import RecordError
 from streamcore.decode.text.access_log import LogLayout, LogLines, log_columns
@@ -206,6 +207,10 @@ class Registry:
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
         return RegistryDecoder(schema, limits=limits, extra_fields=extra_fields)
+
+    def name_decoder(self, schema: StreamSchema, limits: DecodeLimits) -> Decoder:
+        """Return the decoder of a stream's discriminator that is the name of the records' schema."""
+        return RegistryNames(schema, limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.decode.formats import Avro, InputFormat
+from streamcore.decode.formats import Avro, InputFormat, Registry
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.event import OF_ANOTHER_TYPE
 from streamcore.decode.stream_decoder import event_decoder
@@ -93,7 +93,7 @@ class StreamSelection:
 
 
 def _discriminator(wanted: StreamSchema, written: InputFormat, limits: DecodeLimits) -> Decoder:
-    if isinstance(written, Avro) and wanted.fields[0].location == SCHEMA_NAME:
+    if isinstance(written, Avro | Registry) and wanted.fields[0].location == SCHEMA_NAME:
         return written.name_decoder(wanted, limits)
     return event_decoder(wanted, written, limits, ExtraFields.IGNORE)
 

@@ -22,7 +22,9 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.types import Decoder, RawBatch
 from streamcore.schema import StreamSchema
+from tests.harness.decode.random_avro import varint
 from tests.harness.decode.registered_records import CLOCK_MS
+from tests.harness.decode.spoil import spoil
 from tests.harness.run import profiles
 
 STREAM = StreamSchema.parse(
@@ -121,15 +123,6 @@ def avro_record(chance: random.Random) -> bytes:
     return out.getvalue()
 
 
-def varint(number: int) -> bytes:
-    number &= 2**64 - 1
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
 def prefixed(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
@@ -158,22 +151,6 @@ def proto_record(chance: random.Random) -> bytes:
     if chance.random() < 0.2:
         chance.shuffle(chosen)
     return b"\0\0\0\0\1\0" + b"".join(chosen)
-
-
-def spoil(record: bytes, chance: random.Random, from_byte: int) -> bytes:
-    """Return the record with a wrong byte, cut off or with more bytes."""
-    data = bytearray(record)
-    match chance.randrange(4):
-        case 0 if len(data) > from_byte:
-            data[chance.randrange(from_byte, len(data))] = chance.choice([0, 1, 2, 0x7F, 0x80, 0xFF])
-        case 1:
-            del data[chance.randrange(from_byte, len(data) + 1) :]
-        case 2:
-            data += chance.randbytes(chance.randrange(1, 12))
-        case _:
-            at = chance.randrange(from_byte, len(data) + 1)
-            data[at:at] = chance.randbytes(chance.randrange(1, 4))
-    return bytes(data)
 
 
 def batch_of(records: Sequence[bytes]) -> RawBatch:

@@ -202,6 +202,7 @@ LIST_AVRO = {
         {"name": "at", "type": "long"},
         {"name": "x", "type": {"type": "array", "items": {"type": "record", "name": "N", "fields": []}}},
         {"name": "labels", "type": {"type": "map", "values": "long"}},
+        {"name": "skipped", "type": {"type": "array", "items": "double"}},
     ],
 }
 
@@ -211,24 +212,39 @@ def test_counts_of_avro_that_cannot_be_are_dead_letters_and_others_are_not(count
     many, too_many, lowest = zigzag(10_000), zigzag(10_001), b"\xff" * 9 + b"\x01"
     key = b"\x02k\x0e"
     right = [
-        b"\x02" + many + b"\0\0",
-        b"\x02" + zigzag(-3) + b"\0\0\0",
-        b"\x02\0" + zigzag(-1) + b"\x06" + key + b"\0",
+        b"\x02" + many + b"\0\0\0",
+        b"\x02" + zigzag(-3) + b"\0\0\0" + zigzag(2) + b"8 bytes." * 2 + b"\0",
+        b"\x02\0" + zigzag(-1) + b"\x06" + key + b"\0" + zigzag(-1) + b"\x10" + b"8 bytes.\0",
     ]
     wrong = [
-        b"\x02" + too_many + b"\0\0",
-        b"\x02" + lowest + b"\0\0\0",
-        b"\x02\0" + lowest + b"\0" + key + b"\0",
-        b"\x02\0" + zigzag(2**40) + key + b"\0",
-        b"\x02\0" + zigzag(2) + key + b"\0",
-        b"\x02\0" + zigzag(2) + key + key + b"\0",
+        b"\x02" + too_many + b"\0\0\0",
+        b"\x02" + lowest + b"\0\0\0\0",
+        b"\x02\0" + lowest + b"\0" + key + b"\0\0",
+        b"\x02\0" + zigzag(2**40) + key + b"\0\0",
+        b"\x02\0" + zigzag(2) + key + b"\0\0",
+        b"\x02\0\0" + zigzag(2**61) + b"\0",  # times eight bytes it is 0 in 64 bits
+        b"\x02\0" + zigzag(2) + key + key + b"\0\0",
     ]
     decoded = decode([*right, *wrong] * count, Avro(Bare(json.dumps(LIST_AVRO))), LIST_STREAM)
-    codes = ["not_avro"] * 5 + ["duplicate_field"]
+    codes = ["not_avro"] * 6 + ["duplicate_field"]
     assert decoded.dead["code"].to_pylist() == codes * count
     empty = {"a": None}
     assert decoded.events["x"].to_pylist() == [[empty] * 10_000, [empty] * 3, []] * count
     assert decoded.events["labels"].to_pylist() == [[], [], [{KEY: "k", VALUE: 7}]] * count
+
+
+@pytest.mark.parametrize("count", [1, 20], ids=["reference", "walk"])
+def test_a_local_time_inside_of_an_array_may_be_out_of_range(count: int) -> None:
+    fields = {"at": "timestamp not null", "days": "array<timestamp>"}
+    document = {"name": "days", "event_time": "at", "keys": [[]], "zone": "Asia/Tokyo", "fields": fields}
+    days = {"type": "array", "items": {"type": "int", "logicalType": "date"}}
+    members = [{"name": "at", "type": "long"}, {"name": "days", "type": days}]
+    avro = {"type": "record", "name": "D", "fields": members}
+    records = [b"\x02" + zigzag(2) + zigzag(1) + zigzag(day) + b"\0" for day in (0, 2)] * count
+    decoded = decode(records, Avro(Bare(json.dumps(avro))), StreamSchema.parse(document))
+    assert decoded.dead["code"].to_pylist() == ["out_of_range"] * count
+    day, ahead = 86_400_000, 9 * 3_600_000
+    assert decoded.events["days"].to_pylist() == [[day - ahead, 2 * day - ahead]] * count
 
 
 def test_an_avro_schema_with_another_type_inside_is_an_error_at_the_start() -> None:

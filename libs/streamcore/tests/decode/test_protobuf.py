@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -431,6 +432,20 @@ def test_a_schema_of_another_shape_is_named_with_both_types(kind: str, found: st
     assert dead["code"] == "wrong_type"
     assert dead["reason"].startswith("schema 4: field x")
     assert f"accepted for a {accepted}" in dead["reason"]
+
+
+def test_records_with_many_elements_make_no_room_for_as_many_in_all_that_follow() -> None:
+    decoder = Registry().decoder(NESTED_STREAM, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
+    schemas = Schemas(RegisteredSchema(4, "PROTOBUF", NESTED_PROTO))
+    large, small = (prefix(4) + FIRST + AT + value(3, b"\2" * count) for count in (20_000, 1))
+    assert decode_with(decoder, NESTED_STREAM, schemas, [large] * 20).events.num_rows == 20
+    tracemalloc.start()
+    try:
+        decode_with(decoder, NESTED_STREAM, schemas, [small] * 2_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30_000_000
 
 
 def test_more_elements_than_ever_before_are_read() -> None:

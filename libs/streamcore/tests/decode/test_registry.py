@@ -7,14 +7,16 @@ import json
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 
 from streamcore.decode.formats import Registry
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
-from streamcore.decode.types import Decoded
+from streamcore.decode.stream_selection import NO_STREAM, UNREADABLE, OwnEvents, StreamSelection, TopicStream
+from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
-from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference
-from tests.harness.decode.registered_records import Schemas, decode_with, prefix
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference, SchemaType
+from tests.harness.decode.registered_records import CLOCK_MS, Schemas, decode_with, prefix
 
 STREAM = StreamSchema.parse(
     {
@@ -139,3 +141,47 @@ def test_the_records_of_a_json_schema_are_json() -> None:
         "extra_field",
         "wrong_type",
     ]
+
+
+# --- kinds of event by the name of their schema -----------------------------------------------------------------------
+
+
+def test_the_name_of_a_registered_schema_tells_streams_apart() -> None:
+    """Records of Avro, of two messages of one Protobuf file, and of JSON Schema, in one topic."""
+    avro = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "at", "type": "long"}]}
+    proto = 'syntax = "proto3"; package shop; message Login { int64 at = 1; } message Refund { int64 at = 1; }'
+    schemas = Schemas(
+        RegisteredSchema(1, SchemaType.AVRO, json.dumps(avro)),
+        RegisteredSchema(2, SchemaType.PROTOBUF, proto),
+        RegisteredSchema(3, SchemaType.JSON, '{"title": "Session", "type": "object"}'),
+        RegisteredSchema(4, SchemaType.AVRO, '"long"'),
+        RegisteredSchema(5, SchemaType.AVRO, "{"),
+    )
+    names = ["shop.Order", "shop.Login", "shop.Refund", "Session"]
+
+    def of_schema(name: str) -> StreamSchema:
+        document = {"name": name.lower().replace(".", "_"), "event_time": "at", "keys": [[]]}
+        when = {"from": "_schema.name", "equals": name}
+        return StreamSchema.parse({**document, "fields": {"at": "timestamp not null"}, "when": when})
+
+    streams = [TopicStream(of_schema(name), Registry()) for name in names]
+    records = [
+        prefix(3) + b'{"at": 5}',
+        prefix(1) + b"\x0a",
+        prefix(2) + b"\x02\x02" + b"\x08\x05",  # one index, 1: the second message
+        prefix(2) + b"\x00" + b"\x08\x05",
+        prefix(2) + b"\x02\x0a" + b"\x08\x05",  # there is no sixth message
+        prefix(4) + b"\x0a",
+        prefix(5) + b"\x0a",
+        prefix(9) + b"\x0a",
+        b"x",
+        None,
+    ]
+    count = len(records)
+    values, numbers = pa.array(records, pa.large_binary()), pa.array(range(count), pa.int64())
+    batch = RawBatch(values, pa.array([0] * count, pa.int32()), numbers, CLOCK_MS, schemas=schemas)
+    selected = StreamSelection(streams, DecodeLimits()).select(batch)
+    assert selected.owner.tolist() == [3, 0, 2, 1, NO_STREAM, NO_STREAM, *[UNREADABLE] * 4]
+    assert selected.dead.column("code").to_pylist() == ["unusable_schema", "unknown_schema", "no_schema_id", "no_value"]
+    decoded = OwnEvents(streams[2], DecodeLimits(), ExtraFields.IGNORE).decode(batch.take(pa.array([2])))
+    assert decoded.events["at"].to_pylist() == [5]

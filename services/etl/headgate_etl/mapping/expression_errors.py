@@ -32,7 +32,7 @@ from rulecore.language import (
     Or,
 )
 from rulecore.language.columnar.compiler import to_polars
-from rulecore.language.traversal import walk
+from rulecore.language.traversal import repeats_outside, walk
 from rulecore.lists.list_columns import ListColumn
 
 #: Functions whose result is NULL with no NULL operand only when they fail.
@@ -54,12 +54,24 @@ _FAILING = frozenset(
 #: Functions that may return a value for a NULL operand, or NULL without a failure.
 _LENIENT = frozenset({"coalesce", "nullif", "greatest", "least", "array", "map"})
 
+#: The name of a parameter that no expression has.
+_VALUE = "__value"
+
 #: Returns the condition that a node fails although its operands do not; None for a node that cannot fail.
 SelfFailure = Callable[[Expr], Expr | None]
 
 
 def is_failed(node: Expr) -> Expr | None:
-    """Return the condition that the result of the node is NULL and no operand is; None for a node that cannot fail."""
+    """Return the condition that the result of the node is NULL and no operand is; None for a node that cannot fail.
+
+    A sum is NULL without a failure if its array has no values. A ``transform`` is NULL if its result is too large.
+    """
+    if isinstance(node, Call) and node.function == "array_sum":
+        (array,) = node.arguments
+        value = Not(operand=IsNull(operand=LambdaParameter(name=_VALUE, type=array.type.items)))
+        return And(terms=(IsNull(operand=node), HigherOrderCall.of("exists", array, _VALUE, value)))
+    if isinstance(node, HigherOrderCall) and repeats_outside(node):
+        return And(terms=(IsNull(operand=node), Not(operand=IsNull(operand=node.array))))
     if not isinstance(node, Arithmetic | Negate) and not (isinstance(node, Call) and node.function in _FAILING):
         return None
     return And(terms=(IsNull(operand=node), *(Not(operand=IsNull(operand=child)) for child in node.children)))
@@ -104,7 +116,9 @@ def evaluation_error(expr: Expr, self_failure: SelfFailure = is_failed) -> pl.Ex
         case And() | Or():
             return to_polars(expr).is_null() & _any([evaluation_error(term, self_failure) for term in expr.terms])
         case HigherOrderCall():
-            return evaluation_error(expr.array, self_failure) | _lambda_error(expr, self_failure)
+            own = self_failure(expr)
+            too_large = _NO if own is None else to_polars(own)
+            return too_large | evaluation_error(expr.array, self_failure) | _lambda_error(expr, self_failure)
         case Call() if expr.function == "coalesce":
             *earlier, last = expr.arguments
             return _all([to_polars(argument).is_null() for argument in earlier]) & evaluation_error(last, self_failure)

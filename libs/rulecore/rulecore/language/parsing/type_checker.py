@@ -64,11 +64,12 @@ class TypeChecker:
         self.nodes = 0
         self.enclosing = ""  # the aggregate whose argument is being built
         self.parameters: dict[str, LambdaParameter] = {}  # of the enclosing lambdas, by name in lower case
+        self.has_lambda = False
 
     def root(self, syntax: SyntaxNode, expect: Type | None) -> Expr:
         """Return the whole expression; raise ``ExpressionError`` unless it has the type ``expect`` (None: any)."""
         expr = self.expr(syntax)
-        if count_products(expr) > MAX_PRODUCTS:
+        if self.has_lambda and count_products(expr) > MAX_PRODUCTS:
             hint = "an inner lambda may go over an array of the element, such as x.items"
             raise self.error(syntax, f"lambdas over more than {MAX_PRODUCTS} arrays inside each other", hint)
         if expect is not None and expr.type != expect:
@@ -495,6 +496,7 @@ class TypeChecker:
         if lexeme.text in self.parameters:
             raise self.error(at, f"{lexeme.text} is the parameter of a lambda around this one")
         self.parameters[lexeme.text] = LambdaParameter(name=lexeme.text, type=element)
+        self.has_lambda = True
         body = self.expr(function.parts[0])
         del self.parameters[lexeme.text]
         if lexeme.text.startswith("__") and lexeme.text != normal_parameter(body):

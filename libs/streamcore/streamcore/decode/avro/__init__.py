@@ -1,5 +1,6 @@
-"""Avro records: four framings, schemas with limits, a reference reader, and a reader of many records at once.
+"""Avro records: four framings, schemas with limits, a reference reader, and the steps of a compiled walk.
 
-Both readers accept the same records with the same values. Memory and work have limits, whatever the bytes. There is no
-access to a schema registry: schemas come from the settings or from the record.
+The walk (``streamcore.decode.walk.binary``) gives the values of the reference, or leaves a record to it. Memory and
+work have limits, whatever the bytes. There is no access to a schema registry: schemas come from the settings or from
+the record.
 """

@@ -54,17 +54,18 @@ class Framing(Protocol):
 
 @dataclass(frozen=True)
 class BareFraming:
-    """A record is a bare datum."""
+    """A record is a datum of one type. ``skipped_bytes``: those before it, at which somebody else has looked."""
 
     kind: AvroType
+    skipped_bytes: int = 0
 
     def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - the signature of all framings
         """See ``Framing``."""
-        return Datum(self.kind, record, b"")
+        return Datum(self.kind, record[self.skipped_bytes :], b"")
 
     def narrow(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Bools | None]:  # noqa: ARG002
-        """See ``Framing``: the datum is the whole record."""
-        return starts, ends, None
+        """See ``Framing``: the datum is the whole record, but for what is skipped."""
+        return starts + self.skipped_bytes, ends, None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events
 from streamcore.decode.avro.decoder import AvroDecoder
-from streamcore.decode.avro.framing import CONFLUENT_MAGIC, PrefixFraming, confluent_prefix
+from streamcore.decode.avro.framing import CONFLUENT_MAGIC, BareFraming
 from streamcore.decode.avro.schema import AvroSchemaError, parse_avro_schema
 from streamcore.decode.avro.schema_match import check_schema, map_fields
 from streamcore.decode.json.decoder import JsonDecoder
@@ -109,8 +109,7 @@ class RegistryDecoder:
         except AvroSchemaError as error:
             raise RecordError(RejectCode.UNUSABLE_SCHEMA, str(error)) from error
         check_schema(kind, self._want, self._extra_fields)
-        framing = PrefixFraming({confluent_prefix(registered.id): kind}, CONFLUENT_MAGIC, _PREFIX)
-        return AvroDecoder(self._schema, framing, self._want, self._limits)
+        return AvroDecoder(self._schema, BareFraming(kind, PREFIX_BYTES), self._want, self._limits)
 
     def _protobuf(self, registered: RegisteredSchema) -> RowsDecoder:
         """Return the decoder of a Protobuf schema; raise ``RecordError`` if it cannot be read."""

@@ -184,10 +184,10 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
                 step = steps[step, S]
                 continue
             if number < 0:  # the length of the block in bytes follows
-                number = -number
                 at, _ = read_varint(data, at, end)
-                if at < 0 or number < 0:
+                if at < 0 or number < _INT_MIN:
                     return UNSURE
+                number = -number
             level = steps[step, LEVEL]
             first = levels[level, COUNT]
             if top + 2 > len(stack) or are_too_many(number, steps[step, P], end - at, first - levels[level, MARK]):

@@ -21,8 +21,8 @@ from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
 _STACK = 2_048
-#: Room for elements beyond those that the last batch had for each record.
-_SPARE = 1.1
+#: Room for elements beyond those that the last batch had for each record, but at first for no more than so many.
+_SPARE, _MOST_AT_FIRST = 1.1, 16
 _LEAST_ROOM = 64
 
 
@@ -88,6 +88,7 @@ class BinaryWalk:
         return self._columns.finish(reader.read_fields(self._types, self._layout.places), clock_ms)
 
     def _capacities(self, count: int) -> Int64s:
-        found = (self._rows_per_record * (count * _SPARE)).astype(np.int64) + _LEAST_ROOM
+        rows_per_record = np.minimum(self._rows_per_record * _SPARE, _MOST_AT_FIRST)
+        found = (rows_per_record * count).astype(np.int64) + _LEAST_ROOM
         found[0] = count
         return found
