@@ -16,7 +16,7 @@ from headgate.errors import InputError
 from headgate.streams.observed_fields import MAX_DISTINCT, Observation, ObservedField
 from streamcore.schema import MAX_DECIMAL_DIGITS, MAX_FIELDS, TimeUnit
 from streamcore.schema.field_paths import MAX_DEPTH, Path, format_path
-from streamcore.schema.types import quote_name
+from streamcore.schema.types import is_field_name, quote_name
 from streamcore.timestamps import to_text
 
 _MONEY_SCALE: Final = 4
@@ -81,12 +81,14 @@ class InferredField:
     def entry(self) -> str:
         """The entry of the document."""
         kind = f"{self.type} not null" if self.required else self.type
-        parts = [f'type: "{kind}"' if "," in kind else f"type: {kind}"]
+        is_plain = re.fullmatch(r"[\w<>(), :]*", kind) is not None
+        parts = [f"type: {kind if is_plain and ',' not in kind else _quoted(kind)}"]
         if self.path != (self.name,):
             parts.append(f"from: {_yaml(format_path(self.path))}")
         if self.unit not in (None, TimeUnit.MILLISECONDS):
             parts.append(f"unit: {self.unit}")
-        return f"{_yaml(self.name)}: " + (kind if len(parts) == 1 else f"{{{', '.join(parts)}}}")
+        alone = kind if is_plain else _quoted(kind)
+        return f"{_yaml(self.name)}: " + (alone if len(parts) == 1 else f"{{{', '.join(parts)}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,11 @@ def _inner_type(one: ObservedField | None, depth: int) -> str:
         if kind == "timestamp" and not one.texts and _unit(one) is not TimeUnit.MILLISECONDS:
             return "long"  # a value in an array has no unit of its own
         return kind
-    members = [(name, kind) for name, inner in one.members.items() if (kind := _inner_type(inner, depth + 1))]
+    members = [
+        (name, kind)
+        for name, inner in one.members.items()
+        if is_field_name(name) and (kind := _inner_type(inner, depth + 1))
+    ]
     if len(one.members) > _MANY_NAMES:
         kinds = {kind for _, kind in members}
         return f"map<string,{kinds.pop()}>" if len(kinds) == 1 and len(members) == len(one.members) else ""
@@ -366,6 +372,11 @@ def _yaml(text: str) -> str:
     """Return a text as YAML, in quotes where it would be something else without."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text) and text.lower() not in _YAML_WORDS:
         return text
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """Return a text in the quotes of YAML."""
     return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conftest import NewTopic
@@ -197,6 +197,8 @@ VALUES = st.recursive(
 )
 
 
+@example([{"a": [{"": False}]}, {"b": [{"`": 1, "x": 2}]}, {"c": [{"é\n": 1}]}, {"d": [{": #\u2028": 1, "a: b": 2}]}])
+@example([{"a": [{'x\\"{': 1, "x, y: z": [{"\u2028": None, "q\u2028": 1}]}]}])
 @given(st.lists(st.dictionaries(NAMES, VALUES), min_size=1, max_size=6))
 def test_a_document_takes_every_record_of_its_sample(records: list[dict[str, Any]]) -> None:
     all_records = [json.dumps({"at": "2026-01-01T00:00:00Z", **record}).encode() for record in records]

@@ -230,11 +230,12 @@ class _Compiler:
     def _step(self, item: SequenceStep, path: str, without: Disjunction | None) -> Step:
         self._known = (*self._known, item.step)
         condition = self._condition(item.where, f"{path}.where", self._known)
-        if without is not None:  # it wins over the step
+        first = None
+        if without is not None:  # it wins over the step, until that has taken an event
             (forbidden,) = without.alternatives
-            condition = condition.also(Excluded(forbidden))
+            first = condition.also(Excluded(forbidden))
         step = Step(
-            item.step, Contiguity(item.contiguity.value), condition, greedy=item.greedy, forbid_at_end_only=True
+            item.step, Contiguity(item.contiguity.value), condition, first, greedy=item.greedy, forbid_at_end_only=True
         )
         return self._repeated(step, item, path)
 

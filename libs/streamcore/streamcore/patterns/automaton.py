@@ -229,7 +229,8 @@ class _Compiler:
 
     def _guards(self, step: Step) -> StepGuards:
         where = TRUE if step.group is not None else self._guard(step.condition)
-        return StepGuards(where, None if step.until is None else self._guard(step.until))
+        first = where if step.first is None else self._guard(step.first)
+        return StepGuards(where, first, None if step.until is None else self._guard(step.until))
 
     def _guard(self, condition: Disjunction) -> Guard:
         if not condition.alternatives:

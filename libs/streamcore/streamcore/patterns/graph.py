@@ -78,9 +78,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class StepGuards:
-    """The conditions of a step, as guards. ``until``: None without one."""
+    """The conditions of a step, as guards. ``first``: of its first event. ``until``: None without one."""
 
     where: Guard
+    first: Guard
     until: Guard | None
 
 
@@ -191,7 +192,7 @@ class _Builder:
             state = self._times(sink, sink)
         else:
             state = self._single(
-                sink, sink, self._take_guard(step), self._ignore_guard(step), optional=self._is_optional(step)
+                sink, sink, self._first_guard(step), self._ignore_guard(step), optional=self._is_optional(step)
             )
         self._add_stops(state)
         return state
@@ -218,7 +219,9 @@ class _Builder:
             if not step.forbid_at_end_only:
                 self._add_stop_inside(last)
         self._set_first_of_loop(step, first=True)
-        return self._single(last, proceed_to, take, self._ignore_guard(step), optional=self._is_optional(step))
+        first = _unless(until, self._first_guard(step))
+        assert first is not None
+        return self._single(last, proceed_to, first, self._ignore_guard(step), optional=self._is_optional(step))
 
     def _single(
         self,
@@ -401,6 +404,12 @@ class _Builder:
         assert guard is not None
         return guard
 
+    def _first_guard(self, step: Step) -> Guard:
+        """Return what the step takes as its first event."""
+        guard = _unless(self._until_of_group(), self._guards(step).first)
+        assert guard is not None
+        return guard
+
     def _ignore_guard(self, step: Step) -> Guard | None:
         """Return what may lie before the first event of a step; None for nothing."""
         contiguity = step.contiguity
@@ -408,7 +417,7 @@ class _Builder:
             assert self._level.group is not None
             group = self._level.group
             contiguity = group.contiguity if self._group_is_first_of_loop() else _inner(group)
-        return self._between(contiguity, step)
+        return self._between(contiguity, self._guards(step).first)
 
     def _inner_ignore_guard(self, step: Step) -> Guard | None:
         """Return what may lie between two events of a step; None for nothing."""
@@ -416,12 +425,12 @@ class _Builder:
         if contiguity is None and self._level.is_head:
             assert self._level.group is not None
             contiguity = self._level.group.inner
-        return self._between(contiguity or Contiguity.RELAXED, step)
+        return self._between(contiguity or Contiguity.RELAXED, self._guards(step).where)
 
-    def _between(self, contiguity: Contiguity, step: Step) -> Guard | None:
+    def _between(self, contiguity: Contiguity, taken: Guard) -> Guard | None:
         if contiguity is Contiguity.STRICT:
             return None
-        guard = TRUE if contiguity is Contiguity.RELAXED_ANY else Negation(self._guards(step).where)
+        guard = TRUE if contiguity is Contiguity.RELAXED_ANY else Negation(taken)
         return _unless(self._until_of_group(), guard)
 
     def _true_guard(self) -> Guard:

@@ -134,7 +134,8 @@ class Excluded:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A step: events that satisfy ``condition``, or the events of ``group``.
+    """A step: events that satisfy ``condition``, or the events of ``group``. ``first``: the condition of the first event
+    if that is another one.
 
     ``least``, ``most``: how many times it takes an event or goes through the group; ``most`` None: without limit.
     ``inner``: the contiguity between these times; None: relaxed, or in the first step of a group that of the group.
@@ -147,6 +148,7 @@ class Step:
     name: str
     contiguity: Contiguity
     condition: Disjunction = field(default_factory=Disjunction)
+    first: Disjunction | None = None
     group: Pattern | None = None
     least: int = 1
     most: int | None = 1

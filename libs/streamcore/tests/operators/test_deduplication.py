@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamcore.durations import Milliseconds
@@ -185,6 +185,7 @@ def test_a_restart_before_any_cut_changes_nothing(
     assert run(spec, cuts, restart_before=at) == run(spec, cuts)
 
 
+@example([Row("a", 2), Row("b", 2), Row("a", 0)], [1], 0, WhenFull.FORGET_OLDEST, 1)  # one slice, too full
 @given(rows_of, sizes_of, disorders, st.sampled_from(WhenFull), st.integers(1, 8))
 def test_at_the_limit_of_ids_every_row_goes_to_the_port_of_the_policy(
     rows: list[Row], sizes: list[int], disorder: int, when_full: WhenFull, limit: int

@@ -199,6 +199,12 @@ def expected_matches(drawn: Sequence[Drawn], events: Sequence[Event]) -> list[ob
     return sorted(found, key=str)
 
 
+@example(
+    # What must not come before a step may be its second event.
+    [Drawn(((0, 1, None), (0, 0, None), (2, 2, None)), 1, "past_last", common=False)],
+    [Event(T0, 0, n, {"user": "u", "kind": kind, "amount": 0}) for n, kind in enumerate("aba")],
+    [1],
+)
 @given(rule_lists, arrivals(), sizes_of_cuts)
 def test_sequences_find_what_the_oracle_finds_however_the_input_is_cut(
     drawn: list[Drawn], events: list[Event], sizes: list[int]

@@ -145,7 +145,7 @@ class SeenIds:
     def floor_for(self, ids: IdHashes, limit: int) -> int | None:
         """Return the event time to ``forget`` before, so that at most ``limit`` entries remain after ``add(ids)``.
 
-        Return None if nothing has to be forgotten. The newest slice is never forgotten.
+        Return None if nothing is to be forgotten. The newest slice is never forgotten.
         """
         total = len(self) + len(ids)
         if total <= limit:
@@ -157,7 +157,7 @@ class SeenIds:
         while total > limit and first < len(oldest_first) - 1:
             total -= slices[oldest_first[first]]
             first += 1
-        return oldest_first[first] * self.slice_ms
+        return oldest_first[first] * self.slice_ms if first else None
 
     # --- StateTable ---------------------------------------------------------------------------------------------
 
