@@ -134,8 +134,8 @@ class Excluded:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A step: events that satisfy ``condition``, or the events of ``group``. ``first``: the condition of the first event
-    if that is another one.
+    """A step: events that satisfy ``condition``, or the events of ``group``. ``first``: the condition of the first
+    event if that is another one.
 
     ``least``, ``most``: how many times it takes an event or goes through the group; ``most`` None: without limit.
     ``inner``: the contiguity between these times; None: relaxed, or in the first step of a group that of the group.
