@@ -2,7 +2,7 @@
 
 A partition waits if its watermark is more than ``max_drift_ms`` ahead of the earliest of its group. The events of a cut
 are read before their times are known, so a partition can be ahead by ``max_drift_ms`` and what one cut takes from it. A
-partition that has ended or is idle holds no other back, nor does one that has had no event yet.
+partition that has ended or is idle holds no other back, nor does one that has had no event yet. One that waits is not idle.
 
 What waits follows from the watermarks after the previous cut. The first cut of a process that continues an app does not
 know them, and so takes no events of aligned sources.
@@ -49,7 +49,11 @@ class SourceAlignment:
             waiting = aligned if start.clock.clock_ms else []
         else:
             waiting = [*self._waiting(self.watermarks, aligned, strategies, elapsed_ms)]
-        return {**ends, **{place: start.offsets.get(place, 0) for place in waiting}}
+        held = {place: start.offsets.get(place, 0) for place in waiting}
+        for place, offset in held.items():
+            if ends[place] > offset:  # it is no idle partition: it has records that it may not give
+                self.active_ms[place] = elapsed_ms
+        return {**ends, **held}
 
     def _strategies(self) -> dict[str, WatermarkStrategy]:
         """Return the strategy of each topic whose source is aligned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamcore.app import App, EventTime, Source
@@ -69,6 +69,7 @@ steps = st.lists(st.integers(0, 40), min_size=1, max_size=40)
 
 
 @pytest.mark.slow
+@example([0], [0, 0, 0, 11, 40, 0], [0, 0, 22, 40, 40, 0], 13)  # a partition that has waited for long is not idle
 @given(steps, steps, steps, st.integers(13, 20))
 def test_no_partition_is_further_ahead_than_the_limit_and_one_cut(
     one: list[int], other: list[int], third: list[int], restart_every: int
