@@ -11,7 +11,7 @@ from rulecore.documents.rule import Rule
 from rulecore.errors import RuleError
 from rulecore.language import ListType
 from streamcore.schema import Field, StreamSchema
-from streamcore.schema.evolution import is_wider
+from streamcore.schema.evolution import is_rounded, is_wider
 from streamcore.schema.field_paths import format_path
 
 
@@ -105,10 +105,10 @@ def _fields(old: StreamSchema, new: StreamSchema) -> Iterator[SchemaChange]:
 def _field_effect(old: Field, new: Field) -> str:
     effects = []
     if old.type != new.type:
-        wider = (
-            "every value fits" if is_wider(old.type, new.type) else "records whose value does not fit are dead letters"
-        )
-        effects.append(f"another type: {wider}")
+        fits = is_wider(old.type, new.type)
+        wider = "every value fits" if fits else "records whose value does not fit are dead letters"
+        rounded = "; a whole number above 2^53 is rounded" if is_rounded(old.type, new.type) else ""
+        effects.append(f"another type: {wider}{rounded}")
     if old.nullable and not new.nullable:
         effects.append("records without it are dead letters")
     if not old.nullable and new.nullable:

@@ -2,7 +2,8 @@
 
 A partition waits if its watermark is more than ``max_drift_ms`` ahead of the earliest of its group. The events of a cut
 are read before their times are known, so a partition can be ahead by ``max_drift_ms`` and what one cut takes from it. A
-partition that has ended or is idle holds no other back, nor does one that has had no event yet. One that waits is not idle.
+partition that has ended or is idle holds no other back, nor does one that has had no event yet. One that waits is not
+idle.
 
 What waits follows from the watermarks after the previous cut. The first cut of a process that continues an app does not
 know them, and so takes no events of aligned sources.

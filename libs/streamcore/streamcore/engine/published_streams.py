@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from streamcore.app import MAX_STREAMS, Source, check_shared_topic
 from streamcore.errors import ConfigError
-from streamcore.schema import DOUBLE, LONG, StreamSchema
-from streamcore.schema.evolution import RESTART, check_evolution, widened_fields
+from streamcore.schema import StreamSchema
+from streamcore.schema.evolution import RESTART, check_evolution, is_rounded
 from streamcore.schema.published_stream import PublishedStream, choose_schema
 from streamcore.schema.record_places import EXTRA_FIELDS
 from streamcore.schema.stream_schema import Field
@@ -113,11 +113,7 @@ def _new_source(sources: Sequence[Source], schema: StreamSchema, topic: str) -> 
 def _note(old: StreamSchema, new: StreamSchema) -> str:
     """Return what the author of a changed document should know: which values are not what they were."""
     before: Mapping[str, Field] = {field.name: field for field in old.fields}
-    rounded = [
-        field.name
-        for field in new.fields
-        if field.name in widened_fields(old, new) and (before[field.name].type, field.type) == (LONG, DOUBLE)
-    ]
+    rounded = [f.name for f in new.fields if f.name in before and is_rounded(before[f.name].type, f.type)]
     notes = [f"whole numbers of {', '.join(rounded)} above 2**53 are rounded from now on"] if rounded else []
     extra = next((field.name for field in old.fields if field.location == EXTRA_FIELDS), None)
     added = [field.name for field in new.fields if field.name not in before]

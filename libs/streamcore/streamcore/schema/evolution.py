@@ -32,6 +32,15 @@ def is_wider(old: Type, new: Type) -> bool:
     )
 
 
+def is_rounded(old: Type, new: Type) -> bool:
+    """Return whether the wider type rounds values: a ``long`` as a ``double``, also inside of others."""
+    if old.element is not None and new.element is not None:
+        return is_rounded(old.items, new.items)
+    members: Mapping[str, Type] = dict(new.members)
+    inside = [(kind, members[name]) for name, kind in old.members if name in members]
+    return (old, new) == (LONG, DOUBLE) or any(is_rounded(one, other) for one, other in inside)
+
+
 def check_evolution(old: StreamSchema, new: StreamSchema) -> None:
     """Raise ``ConfigError``, with what to do instead, unless a running app can go from one document to the other."""
     if problems := find_problems(old, new):
