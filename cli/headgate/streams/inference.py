@@ -8,7 +8,7 @@ Whole numbers are ``long``, numbers with few digits behind the point ``decimal``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -341,6 +341,7 @@ def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], observation:
     for one in known:
         place = _printable(format_path(one.path))
         if _type(one) or _map_type(one, maps, observation):
+            notes += [f"#   {place}[]{path}: no name of a member" for path in _unusable(one.elements)]
             continue
         if one.path in maps:
             notes.append(f"#   {place}: an object whose names are data")
@@ -362,6 +363,17 @@ def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], observation:
     if more:
         notes.append(f"#   and {more:,} values at further paths, which were not looked at")
     return ["# Not declared, and ignored in events:", *notes] if notes else []
+
+
+def _unusable(one: ObservedField | None) -> Iterator[str]:
+    """Yield the paths of members in an array whose names no member may have."""
+    for name, inner in one.members.items() if one is not None else ():
+        place = f".{_printable(name)}"
+        if not is_field_name(name):
+            yield place
+        else:
+            yield from (place + path for path in _unusable(inner))
+            yield from (f"{place}[]{path}" for path in _unusable(inner.elements))
 
 
 def _or(others: Sequence[str]) -> str:

@@ -210,6 +210,16 @@ def test_a_document_takes_every_record_of_its_sample(records: list[dict[str, Any
     assert rejected == []
 
 
+def test_members_that_a_struct_cannot_have_are_named() -> None:
+    items = [{"sku": "a", "__typename": "Item", "price": {"a #b": 1, "cents": 5}, "tags": [{"x`": 1, "y": 2}]}]
+    schema, text = document({"at": "2026-01-01T00:00:00Z", "items": items})
+    field = schema.get("items")
+    kind = "struct<sku:string, price:struct<cents:long>, tags:array<struct<y:long>>>"
+    assert str(field and field.type) == f"array<{kind}>"
+    for place in ("items[].__typename", "items[].price.a #b", "items[].tags[].x`"):
+        assert f"#   {place}: no name of a member\n" in text
+
+
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
