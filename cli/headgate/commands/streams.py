@@ -252,12 +252,10 @@ def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> 
     """
     from headgate.rules.bundle import load_streams
     from headgate.rules.history import read_history
-    from headgate.rules.publish import AppTopics, require_app
     from headgate.rules.render import as_json, as_table
     from rulecore.streams import stream_names
 
-    kafka, topics = login.settings("headgate-streams"), AppTopics(app)
-    require_app(kafka, topics)
+    kafka, topics = running_app(login, app)
     files, known = load_streams(streams), read_history(kafka, topics, streams).rules
     head = ("STREAM", "VERSION", "FROM", "FIELDS", "RULES")
     rows = [

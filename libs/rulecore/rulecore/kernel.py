@@ -69,6 +69,7 @@ class RulesKernel:
     def __init__(self, config: RulesConfig) -> None:
         self.config = config
         self.schemas = {s.schema.name: s.schema for s in config.streams}
+        self._schemas = dict(self.schemas)  # those and the unions of them that rules read
         self.topics = {s.schema.name: s.topic for s in config.streams}
         self.limits = RuleLimits(rules=config.max_rules, matches=config.max_matches)
         self.rules = RuleSet.empty(self.schemas, self.limits)
@@ -198,7 +199,9 @@ class RulesKernel:
 
     def _schema(self, name: str) -> StreamSchema:
         """Return the schema of a stream, or of a union of streams that a rule reads."""
-        return find_stream(self.schemas, name)
+        if name not in self._schemas:
+            self._schemas[name] = find_stream(self.schemas, name)
+        return self._schemas[name]
 
     # --- a cut --------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +10,17 @@ import pyarrow as pa
 from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events
 from streamcore.decode.avro.decoder import AvroDecoder
 from streamcore.decode.avro.framing import CONFLUENT_MAGIC, BareFraming
-from streamcore.decode.avro.schema import AvroSchemaError, parse_avro_schema
 from streamcore.decode.avro.schema_match import check_schema, map_fields
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.protobuf.decoder import ProtobufDecoder
-from streamcore.decode.protobuf.schema import ProtoSchemaError, parse_proto_schema
 from streamcore.decode.record_starts import RecordStarts
+from streamcore.decode.registry.registered_types import (
+    NO_ID,
+    RejectedSchema,
+    SchemaCache,
+    read_avro,
+    read_protobuf,
+)
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.row_decoding import RowsDecoder
 from streamcore.decode.scalar.record import check_bytes
@@ -24,22 +28,6 @@ from streamcore.decode.scalar.values import RecordError
 from streamcore.decode.types import DEAD_SCHEMA, Decoded, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.schema_registry.schemas import PREFIX_BYTES, RegisteredSchema, SchemaType
-
-#: The most schemas for which a decoder is kept.
-_MAX_CACHED = 1_000
-_PREFIX = "a zero byte and a schema's id of four bytes"
-
-
-@dataclass(frozen=True, slots=True)
-class _Rejected:
-    """Why no record of a schema can be decoded."""
-
-    code: RejectCode
-    reason: str
-
-
-#: In place of a schema for records without an id.
-_NO_ID = _Rejected(RejectCode.NO_SCHEMA_ID, f"the record does not begin with {_PREFIX}")
 
 
 class RegistryDecoder:
@@ -49,7 +37,7 @@ class RegistryDecoder:
     def __init__(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> None:
         self._schema, self._limits, self._extra_fields = schema, limits, extra_fields
         self._want = map_fields(schema)
-        self._decoders: dict[int, RowsDecoder | _Rejected] = {}
+        self._decoders = SchemaCache(self._make_decoder)
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Waits for schemas that are new."""
@@ -57,13 +45,13 @@ class RegistryDecoder:
         starts = RecordStarts(records.data)
         ids = starts.schema_ids(CONFLUENT_MAGIC[0], self._limits.max_record_bytes)
         rows_by_id = _rows_by_id(ids)
-        decoders = self._find_decoders(batch, [n for n in rows_by_id if n >= 0])
+        decoders = self._decoders.find(batch.schemas, [n for n in rows_by_id if n >= 0])
         dead: list[tuple[int, str, str]] = []
         for schema_id, rows in rows_by_id.items():
-            found = decoders.get(schema_id, _NO_ID)
-            if found is _NO_ID:
+            found = decoders.get(schema_id, NO_ID)
+            if found is NO_ID:
                 dead += [(row, *self._reject(records.record_bytes(row))) for row in rows.tolist()]
-            elif isinstance(found, _Rejected):
+            elif isinstance(found, RejectedSchema):
                 dead += [(row, found.code.value, found.reason) for row in rows.tolist()]
             else:
                 rejected = found.decode_rows(records, starts, rows, parts)
@@ -71,55 +59,30 @@ class RegistryDecoder:
                     dead += zip(*(rejected.column(n).to_pylist() for n in range(3)), strict=True)
         return Decoded(assemble_events(self._schema, batch, parts), _dead_table(sorted(dead)))
 
-    def _find_decoders(self, batch: RawBatch, ids: list[int]) -> Mapping[int, RowsDecoder | _Rejected]:
-        """Return how the records of each schema are decoded in this cut."""
-        absent = batch.schemas.absent()
-        if new := [n for n in ids if n not in self._decoders and n not in absent]:
-            if len(self._decoders) + len(new) > _MAX_CACHED:
-                self._decoders.clear()
-                new = [n for n in ids if n not in absent]
-            found = batch.schemas.find(new)
-            self._decoders |= {n: self._make_decoder(schema) for n, schema in found.items() if schema is not None}
-            absent = batch.schemas.absent()
-        return {n: _unknown(n) if n in absent else self._decoders[n] for n in ids}
-
-    def _make_decoder(self, registered: RegisteredSchema) -> RowsDecoder | _Rejected:
-        try:
-            match registered.type:
-                case SchemaType.AVRO:
-                    return self._avro(registered)
-                case SchemaType.PROTOBUF:
-                    return self._protobuf(registered)
-                case SchemaType.JSON:
-                    return JsonDecoder(
-                        self._schema,
-                        limits=self._limits,
-                        extra_fields=self._extra_fields,
-                        prefix_bytes=PREFIX_BYTES,
-                    )
-        except RecordError as error:
-            return _Rejected(error.code, f"schema {registered.id}: {error.reason}")
-        reason = f"schema {registered.id}: its type is {registered.type[:60]!a}; supported are AVRO, PROTOBUF and JSON"
-        return _Rejected(RejectCode.UNUSABLE_SCHEMA, reason)
+    def _make_decoder(self, registered: RegisteredSchema) -> RowsDecoder:
+        match registered.type:
+            case SchemaType.AVRO:
+                return self._avro(registered)
+            case SchemaType.PROTOBUF:
+                return self._protobuf(registered)
+            case SchemaType.JSON:
+                return JsonDecoder(
+                    self._schema, limits=self._limits, extra_fields=self._extra_fields, prefix_bytes=PREFIX_BYTES
+                )
+        reason = f"its type is {registered.type[:60]!a}; supported are AVRO, PROTOBUF and JSON"
+        raise RecordError(RejectCode.UNUSABLE_SCHEMA, reason)
 
     def _avro(self, registered: RegisteredSchema) -> RowsDecoder:
         """Return the decoder of an Avro schema; raise ``RecordError`` if it cannot be read or does not fit."""
-        try:
-            kind = parse_avro_schema(registered.text, [reference.text for reference in registered.references])
-        except AvroSchemaError as error:
-            raise RecordError(RejectCode.UNUSABLE_SCHEMA, str(error)) from error
+        kind = read_avro(registered)
         check_schema(kind, self._want, self._extra_fields)
         return AvroDecoder(self._schema, BareFraming(kind, PREFIX_BYTES), self._want, self._limits)
 
     def _protobuf(self, registered: RegisteredSchema) -> RowsDecoder:
         """Return the decoder of a Protobuf schema; raise ``RecordError`` if it cannot be read."""
-        try:
-            schema = parse_proto_schema(registered.text, [reference.text for reference in registered.references])
-        except ProtoSchemaError as error:
-            raise RecordError(RejectCode.UNUSABLE_SCHEMA, str(error)) from error
         return ProtobufDecoder(
             self._schema,
-            schema,
+            read_protobuf(registered),
             f"schema {registered.id}",
             PREFIX_BYTES,
             limits=self._limits,
@@ -132,11 +95,7 @@ class RegistryDecoder:
             check_bytes(record, self._limits, "one record")
         except RecordError as error:
             return error.code.value, error.reason
-        return _NO_ID.code.value, _NO_ID.reason
-
-
-def _unknown(schema_id: int) -> _Rejected:
-    return _Rejected(RejectCode.UNKNOWN_SCHEMA, f"the schema registry has no schema {schema_id}")
+        return NO_ID.code.value, NO_ID.reason
 
 
 def _rows_by_id(ids: Rows) -> Mapping[int, Rows]:

@@ -8,20 +8,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pyarrow as pa
-
+from streamcore.decode.assembly import BatchRecords
 from streamcore.decode.avro.framing import CONFLUENT_MAGIC
-from streamcore.decode.avro.schema import AvroSchemaError, RecordOf, parse_avro_schema
+from streamcore.decode.avro.schema import RecordOf
 from streamcore.decode.protobuf.reader import MessageCursor, read_indexes
-from streamcore.decode.protobuf.schema import ProtoSchema, ProtoSchemaError, parse_proto_schema
-from streamcore.decode.reject_codes import DecodeLimits, RejectCode
+from streamcore.decode.protobuf.schema import ProtoSchema
+from streamcore.decode.record_starts import RecordStarts
+from streamcore.decode.registry.registered_types import (
+    NO_ID,
+    RejectedSchema,
+    SchemaCache,
+    read_avro,
+    read_protobuf,
+)
+from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.scalar.record import check_bytes
 from streamcore.decode.scalar.values import RecordError
-from streamcore.decode.types import DEAD_SCHEMA, Decoded, RawBatch
+from streamcore.decode.schema_names import decode_names
+from streamcore.decode.types import Decoded, RawBatch
 from streamcore.schema import StreamSchema
-from streamcore.schema_registry.schemas import ID_BYTES, PREFIX_BYTES, RegisteredSchema, SchemaType
+from streamcore.schema_registry.schemas import PREFIX_BYTES, RegisteredSchema, SchemaType
 
-_MAX_CACHED = 1_000
 #: Returns the name of the schema of a record; raises ``RecordError`` if it has none.
 _Name = Callable[[bytes], "str | None"]
 
@@ -31,68 +38,33 @@ class RegistryNames:
 
     def __init__(self, schema: StreamSchema, limits: DecodeLimits) -> None:
         self._schema, self._limits = schema, limits
-        self._names: dict[int, _Name] = {}
+        self._names = SchemaCache(_namer)
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Waits for schemas that are new."""
-        records = batch.values.to_pylist()
-        self._find({id_of(record) for record in records if record is not None} - {None}, batch)
-        names: list[str | None] = []
-        rows: list[int] = []
-        dead: list[tuple[int, str, str]] = []
-        for row, record in enumerate(records):
-            try:
-                names.append(self._name(record, batch))
-                rows.append(row)
-            except RecordError as error:
-                dead.append((row, error.code.value, error.reason))
-        places = pa.array(rows, pa.int64())
-        engine = [batch.partition.take(places), batch.offset.take(places), pa.nulls(len(rows), pa.int64())]
-        events = pa.Table.from_arrays([pa.array(names, pa.large_string()), *engine], schema=self._schema.arrow)
-        columns = [pa.array([one[n] for one in dead], DEAD_SCHEMA.types[n]) for n in range(3)]
-        return Decoded(events, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
+        records = BatchRecords.from_batch(batch)
+        ids = RecordStarts(records.data).schema_ids(CONFLUENT_MAGIC[0], self._limits.max_record_bytes).tolist()
+        names = self._names.find(batch.schemas, sorted({n for n in ids if n >= 0}))
 
-    def _find(self, ids: set[int | None], batch: RawBatch) -> None:
-        """Get the schemas that are new."""
-        if len(self._names) + len(ids) > _MAX_CACHED:
-            self._names.clear()
-        absent = batch.schemas.absent()
-        new = sorted(n for n in ids if n is not None and n not in self._names and n not in absent)
-        found = batch.schemas.find(new) if new else {}
-        self._names |= {n: _namer(schema) for n, schema in found.items() if schema is not None}
+        def find_name(row: int) -> str | None:
+            record = check_bytes(records.record_bytes(row), self._limits, "one record")
+            found = names.get(ids[row], NO_ID)
+            if isinstance(found, RejectedSchema):
+                raise RecordError(found.code, found.reason)
+            return found(record)
 
-    def _name(self, record: bytes | None, batch: RawBatch) -> str | None:
-        data = check_bytes(record, self._limits, "one record")
-        schema_id = id_of(data)
-        if schema_id is None:
-            reason = "the record does not begin with a zero byte and a schema's id of four bytes"
-            raise RecordError(RejectCode.NO_SCHEMA_ID, reason)
-        if schema_id in batch.schemas.absent():
-            raise RecordError(RejectCode.UNKNOWN_SCHEMA, f"the schema registry has no schema {schema_id}")
-        return self._names[schema_id](data)
-
-
-def id_of(record: bytes) -> int | None:
-    """Return the id of the schema that a record names; None if it names none."""
-    if len(record) < PREFIX_BYTES or record[:1] != CONFLUENT_MAGIC:
-        return None
-    return int.from_bytes(record[1 : 1 + ID_BYTES], "big")
+        return decode_names(self._schema, batch, find_name)
 
 
 def _namer(registered: RegisteredSchema) -> _Name:
     """Return the function for the records of a schema."""
-    references = [reference.text for reference in registered.references]
-    try:
-        match registered.type:
-            case SchemaType.AVRO:
-                kind = parse_avro_schema(registered.text, references)
-                return lambda _: kind.full_name if isinstance(kind, RecordOf) else None
-            case SchemaType.PROTOBUF:
-                schema = parse_proto_schema(registered.text, references)
-                return lambda record: _message_name(schema, record)
-    except (AvroSchemaError, ProtoSchemaError) as error:
-        reason = f"schema {registered.id}: {error}"
-        return lambda _: _raise(RecordError(RejectCode.UNUSABLE_SCHEMA, reason))
+    match registered.type:
+        case SchemaType.AVRO:
+            kind = read_avro(registered)
+            return lambda _: kind.full_name if isinstance(kind, RecordOf) else None
+        case SchemaType.PROTOBUF:
+            schema = read_protobuf(registered)
+            return lambda record: _message_name(schema, record)
     title = _title(registered.text)
     return lambda _: title
 
@@ -109,7 +81,3 @@ def _title(text: str) -> str | None:
         return None
     title = document.get("title") if isinstance(document, dict) else None
     return title if isinstance(title, str) else None
-
-
-def _raise(error: RecordError) -> str:
-    raise RecordError(error.code, error.reason)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
 from streamcore.decode.walk.compiler import entry
 from streamcore.decode.walk.grammar import (
     CLOSE_ARRAY,
@@ -64,3 +69,27 @@ def split_values(
                     at = skip_space(source, at + 1)
         sizes_so_far[row] = count
     return count
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Where the elements of arrays, or the entries of objects, are: as ``split_values`` writes it.
+
+    ``behind``: from 0 on, the number of elements up to each array.
+    """
+
+    key_starts: Int64s
+    key_ends: Int64s
+    starts: Int64s
+    ends: Int64s
+    nulls: npt.NDArray[np.bool_]
+    behind: Int64s
+
+
+def find_elements(source: Bytes, starts: Int64s, sizes: Int64s) -> Elements:
+    """Return the elements of these values (``split_values``)."""
+    room = int(sizes.sum()) // 2 + 1  # an element has a comma or a bracket of its own
+    keys, key_ends, items, ends = np.empty((4, room), np.int64)
+    nulls, behind = np.zeros(room, np.bool_), np.zeros(len(starts) + 1, np.int64)
+    count = split_values(source, starts, sizes, keys, key_ends, items, ends, behind[1:], nulls)  # type: ignore[arg-type]
+    return Elements(keys[:count], key_ends[:count], items[:count], ends[:count], nulls[:count], behind)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.walk.decoder import bytes_of
-from streamcore.decode.walk.elements import split_values
+from streamcore.decode.walk.elements import find_elements
 from streamcore.decode.walk.grammar import OPEN_OBJECT
 from streamcore.decode.walk.texts import copy_texts
 from streamcore.decode.walk.tree import Int64s
@@ -30,24 +30,11 @@ def extra_fields(records: pa.LargeBinaryArray, declared: Collection[str], limits
     starts, ends = offsets[:-1], offsets[1:]
     for row in np.flatnonzero(source[starts] != OPEN_OBJECT).tolist():
         starts[row] += records[row].as_py().index(b"{")
-    room = int((ends - starts).sum()) // 2 + 1  # a member has a comma or a bracket of its own
-    key_starts, key_ends, item_starts, item_ends = np.empty((4, room), np.int64)
-    nulls, behind = np.zeros(room, np.bool_), np.zeros(len(starts) + 1, np.int64)
-    count = split_values(
-        source,
-        starts,
-        ends - starts,
-        key_starts,
-        key_ends,
-        item_starts,
-        item_ends,
-        behind[1:],
-        nulls,  # type: ignore[arg-type]
-    )
-    _, names = ScalarReader(STRING, UTC, limits).read(source, key_starts[:count], key_ends[:count])
+    members = find_elements(source, starts, ends - starts)
+    _, names = ScalarReader(STRING, UTC, limits).read(source, members.key_starts, members.key_ends)
     is_extra = pc.invert(pc.is_in(names, pa.array([*declared], pa.large_string()))).to_numpy(zero_copy_only=False)
-    extra = np.concatenate([[0], np.cumsum(is_extra)])[behind]
-    return _join(source, brackets, key_starts[:count][is_extra], item_ends[:count][is_extra], extra)
+    behind = np.concatenate([[0], np.cumsum(is_extra)])[members.behind]
+    return _join(source, brackets, members.key_starts[is_extra], members.ends[is_extra], behind)
 
 
 def _join(source: Bytes, brackets: int, starts: Int64s, ends: Int64s, behind: Int64s) -> pa.LargeStringArray:

@@ -28,7 +28,7 @@ from streamcore.decode.walk.arrays import (
     struct_array,
 )
 from streamcore.decode.walk.batch import walk_batch
-from streamcore.decode.walk.elements import split_values
+from streamcore.decode.walk.elements import find_elements
 from streamcore.decode.walk.fields import ABSENT, LOCAL
 from streamcore.decode.walk.grammar import OPEN_ARRAY, OPEN_OBJECT
 from streamcore.decode.walk.tree import Int64s, build_nodes
@@ -180,31 +180,18 @@ class _ListReader:
     def read(self, source: Bytes, starts: Int64s, ends: Int64s) -> tuple[Bools, pa.Array]:
         sure = source[starts] == self._opens
         sizes = np.where(sure, ends - starts, 0)
-        room = int(sizes.sum()) // 2 + 1  # an element has a comma or a bracket of its own
-        key_starts, key_ends, item_starts, item_ends = np.empty((4, room), np.int64)
-        nulls, behind = np.zeros(room, np.bool_), np.zeros(len(starts) + 1, np.int64)
-        count = split_values(
-            source,
-            starts,
-            sizes,
-            key_starts,
-            key_ends,
-            item_starts,
-            item_ends,
-            behind[1:],
-            nulls,  # type: ignore[arg-type]
-        )
-        owners = np.repeat(np.arange(len(starts)), np.diff(behind))
-        present = np.flatnonzero(~nulls[:count])
-        read, items = self._items.read(source, item_starts[present], item_ends[present])
+        found = find_elements(source, starts, sizes)
+        owners = np.repeat(np.arange(len(starts)), np.diff(found.behind))
+        present = np.flatnonzero(~found.nulls)
+        read, items = self._items.read(source, found.starts[present], found.ends[present])
         sure[owners[present[~read]]] = False
-        items = spread(items, present, count)
+        items = spread(items, present, len(found.nulls))
         if self._keys is not None:
-            read, keys = self._keys.read(source, key_starts[:count], key_ends[:count])
+            read, keys = self._keys.read(source, found.key_starts, found.key_ends)
             sure[owners[~read]] = False
-            sure[have_repeated_keys(keys, behind)] = False
+            sure[have_repeated_keys(keys, found.behind)] = False
             items = entries_array(self._kind, keys, items)
-        return sure, list_array(self._kind, behind, items, np.ones(len(starts), np.uint8))
+        return sure, list_array(self._kind, found.behind, items, np.ones(len(starts), np.uint8))
 
 
 def _reader(kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> ValueReader:
