@@ -18,7 +18,7 @@ import pyarrow as pa
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.scalar.values import Physical
-from streamcore.decode.types import DEAD_SCHEMA, RawBatch
+from streamcore.decode.types import DEAD_SCHEMA, RawBatch, dead_table
 from streamcore.schema import StreamSchema
 
 Rows = npt.NDArray[np.int64]
@@ -117,14 +117,7 @@ def decode_by_reference(
         arrays = [pa.array(column, f.type.arrow) for column, f in zip(columns, schema.fields, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=physical_schema(schema))
         parts.append(DecodedPart(np.array([row for row, _ in accepted], dtype=np.int64), table))
-    return pa.Table.from_arrays(
-        [
-            pa.array([row for row, _ in dead], pa.uint32()),
-            pa.array([result.code.value for _, result in dead], pa.string()),
-            pa.array([result.reason for _, result in dead], pa.string()),
-        ],
-        schema=DEAD_SCHEMA,
-    )
+    return dead_table([(row, result.code.value, result.reason) for row, result in dead])
 
 
 def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[DecodedPart]) -> pa.Table:

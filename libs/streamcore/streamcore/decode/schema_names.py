@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from streamcore.decode.scalar.values import RecordError
-from streamcore.decode.types import DEAD_SCHEMA, Decoded, RawBatch
+from streamcore.decode.types import Decoded, RawBatch, dead_table
 from streamcore.schema import StreamSchema
 
 
@@ -27,5 +27,4 @@ def decode_names(schema: StreamSchema, batch: RawBatch, find_name: Callable[[int
     places = pa.array(rows, pa.int64())
     engine = [batch.partition.take(places), batch.offset.take(places), pa.nulls(len(rows), pa.int64())]
     events = pa.Table.from_arrays([pa.array(names, pa.large_string()), *engine], schema=schema.arrow)
-    columns = [pa.array([one[n] for one in dead], DEAD_SCHEMA.types[n]) for n in range(3)]
-    return Decoded(events, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
+    return Decoded(events, dead_table(dead))

@@ -26,7 +26,7 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside
 from streamcore.decode.scalar.record import check_event_time
 from streamcore.decode.scalar.values import Physical, RecordError
-from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch
+from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch, dead_table
 from streamcore.errors import ConfigError
 from streamcore.schema import (
     EVENT_MS,
@@ -88,10 +88,7 @@ class _Rejections:
 
     def table(self) -> pa.Table:
         """Return the table, as ``DEAD_SCHEMA``."""
-        rows = sorted(self.by_row)
-        codes, reasons = ([self.by_row[row][n] for row in rows] for n in range(2))
-        columns = [pa.array(rows, pa.uint32()), pa.array(codes, pa.string()), pa.array(reasons, pa.string())]
-        return pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
+        return dead_table([(row, *self.by_row[row]) for row in sorted(self.by_row)])
 
 
 class StreamDecoder:

@@ -19,7 +19,7 @@ from streamcore.decode.formats import Avro, InputFormat, Registry
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.event import OF_ANOTHER_TYPE
 from streamcore.decode.stream_decoder import event_decoder
-from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch
+from streamcore.decode.types import Decoded, Decoder, RawBatch, dead_table
 from streamcore.schema import StreamSchema
 from streamcore.schema.record_places import SCHEMA_NAME
 
@@ -87,9 +87,7 @@ class StreamSelection:
             taken = pc.is_in(column, pa.array(when.equals, column.type)).to_numpy(zero_copy_only=False)
             owner[taken] = number
         rejected = sorted(row for row in dead if owner[row] == UNREADABLE)
-        codes, reasons = ([dead[row][n] for row in rejected] for n in range(2))
-        columns = [pa.array(rejected, pa.uint32()), pa.array(codes, pa.string()), pa.array(reasons, pa.string())]
-        return SelectedRecords(owner, pa.Table.from_arrays(columns, schema=DEAD_SCHEMA))
+        return SelectedRecords(owner, dead_table([(row, *dead[row]) for row in rejected]))
 
 
 def _discriminator(wanted: StreamSchema, written: InputFormat, limits: DecodeLimits) -> Decoder:

@@ -6,7 +6,7 @@ format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -64,6 +64,12 @@ class RawBatch:
 
 #: Rejected records. ``row``: index in the batch, ascending. ``code``: a ``RejectCode``. ``reason``: text for people.
 DEAD_SCHEMA = pa.schema([pa.field("row", pa.uint32()), pa.field("code", pa.string()), pa.field("reason", pa.string())])
+
+
+def dead_table(dead: Sequence[tuple[int, str, str]]) -> pa.Table:
+    """Return rejected records, each with its row, code and reason, as ``DEAD_SCHEMA``."""
+    rows, codes, reasons = zip(*dead, strict=True) if dead else ((), (), ())
+    return pa.table([[*rows], [*codes], [*reasons]], schema=DEAD_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 
 from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events
 from streamcore.decode.avro.decoder import AvroDecoder
@@ -25,7 +24,7 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.row_decoding import RowsDecoder
 from streamcore.decode.scalar.record import check_bytes
 from streamcore.decode.scalar.values import RecordError
-from streamcore.decode.types import DEAD_SCHEMA, Decoded, RawBatch
+from streamcore.decode.types import Decoded, RawBatch, dead_table
 from streamcore.schema import StreamSchema
 from streamcore.schema_registry.schemas import PREFIX_BYTES, RegisteredSchema, SchemaType
 
@@ -57,7 +56,7 @@ class RegistryDecoder:
                 rejected = found.decode_rows(records, starts, rows, parts)
                 if rejected.num_rows:
                     dead += zip(*(rejected.column(n).to_pylist() for n in range(3)), strict=True)
-        return Decoded(assemble_events(self._schema, batch, parts), _dead_table(sorted(dead)))
+        return Decoded(assemble_events(self._schema, batch, parts), dead_table(sorted(dead)))
 
     def _make_decoder(self, registered: RegisteredSchema) -> RowsDecoder:
         match registered.type:
@@ -105,8 +104,3 @@ def _rows_by_id(ids: Rows) -> Mapping[int, Rows]:
     order = np.argsort(ids, kind="stable")
     present, firsts = np.unique(ids[order], return_index=True)
     return dict(zip(present.tolist(), np.split(order, firsts[1:]), strict=True)) if len(ids) else {}
-
-
-def _dead_table(dead: list[tuple[int, str, str]]) -> pa.Table:
-    rows, codes, reasons = zip(*dead, strict=True) if dead else ((), (), ())
-    return pa.table([[*rows], [*codes], [*reasons]], schema=DEAD_SCHEMA)
