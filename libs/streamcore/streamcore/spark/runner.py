@@ -48,6 +48,7 @@ from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.latency import lane_latencies, take_first_records
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner
+from streamcore.engine.projection import Projection
 from streamcore.engine.report import CutReport, Listeners
 from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.broker_watch import BrokerWatch
@@ -66,7 +67,7 @@ from streamcore.schema_registry.store import SchemaStore
 from streamcore.schema_registry.waiting import SchemaPins
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.batch_boundary import BatchBoundary
-from streamcore.spark.collect import collect_shards
+from streamcore.spark.collect import ShardRow, collect_shards
 from streamcore.spark.failures import TaskFailed, explain_failure, explain_jvm_end
 from streamcore.spark.query import build_query
 from streamcore.spark.runtime import Runtime
@@ -156,6 +157,7 @@ class Runner:
         self._lag_tracker: LagTracker | None = None
         self.watch = CutWatch()
         self._schemas: SchemaStore | None = None
+        self.projection: Projection | None = None
         if topics := app.registry_topics:
             if settings.registry is None:
                 raise ConfigError(f"app {app.name}: topic {topics[0]} needs a schema registry; set schema_registry")
@@ -259,6 +261,7 @@ class Runner:
         All that needs no Spark comes first, because the first session may still be starting.
         """
         lease = self.runtime.lease
+        self.projection = None
         self._take_streams()
         hooks = WriterHooks(
             still_owner=lease.check, check_history=partial(self._check_history, epoch), replace_oversized=_truncate
@@ -477,7 +480,8 @@ class _Cuts:
     def _run_planned(self, frame: DataFrame, batch: int, cut: CutBounds) -> None:
         """Run steps 2 to 4."""
         pins = self.runner.schema_pins(batch)
-        assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism, pins)
+        tasks, projection = self.runner.settings.spark.parallelism, self.runner.projection
+        assignments = self.planner.assign(cut, tasks, pins, projection)
         self.session.sparkContext.setLocalProperty(ASSIGNMENTS_PROPERTY, encode_assignments(assignments))
         # 2. The only action on the frame: a second one would run the whole plan again.
         started_s = time.perf_counter()
@@ -485,6 +489,7 @@ class _Cuts:
         collected_s = time.perf_counter()
         published = [PublishedStream(*row) for result in rows for row in json.loads(result.streams)]
         self.runner.keep_streams(batch, published)
+        self.runner.projection = self._project_next(rows)
         # 3. All lanes of all shards, in the order of the shards.
         blobs = [row.records for row in rows if row.produced]
         committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)
@@ -519,6 +524,11 @@ class _Cuts:
             ),
             cut.end,
         )
+
+    def _project_next(self, rows: Sequence[ShardRow]) -> Projection | None:
+        read = [None if row.fields is None else json.loads(row.fields) for row in rows]
+        sets = [None if one is None else {name: frozenset(names) for name, names in one.items()} for one in read]
+        return Projection.of_next_cut(self.runner.app, sets, max((row.watermark_ms for row in rows), default=0))
 
 
 def _by_topic(app: App, texts: Iterable[str]) -> dict[str, dict[str, int]]:
