@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from rulecore.factory import RulesFactory
 from rulecore.lists.records import ListHead, list_records
+from rulecore.lists.routing import DATA_KEYS
 from rulecore.settings import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
@@ -102,7 +104,7 @@ def make_app() -> App:
     sources = tuple(Source(schema, schema.name) for schema in STREAMS)
     kernel = RulesFactory(tuple(RuleStream(schema, schema.name) for schema in STREAMS))
     watermark = WatermarkStrategy(max_out_of_orderness_ms=MINUTE)
-    return App("t", sources, "control", {}, (kernel,), shards=2, watermark=watermark)
+    return App("t", sources, "control", {}, (kernel,), shards=2, watermark=watermark, data_keys=DATA_KEYS)
 
 
 def events(draw: random.Random, offset: int, count: int, minute: int) -> list[RawRecord]:
@@ -184,8 +186,18 @@ def test_a_scheduled_rule_reads_its_field_from_its_time_on() -> None:
     assert ALERTS in {record.lane for record in output}
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_without_rules_only_the_keys_are_read(shards: int) -> None:
+def test_a_change_of_a_list_leaves_the_fields_as_they_are() -> None:
+    app, draw = InProcessApp(make_app()), random.Random(2)
+    app.cut([*(control_record(0, *one) for one in list_records(PLACES, ["DEd1"])), rule("list")], CLOCK)
+    changed = [control_record(0, *one) for one in list_records(PLACES.model_copy(update={"version": 2}), ["FRd0"])]
+    whole = InProcessApp(make_app(), copy.deepcopy(app.blobs))
+    sent = [*changed, *events(draw, 0, 60, 0)]
+    output = app.cut(sent, CLOCK + 1)
+    assert output == whole.cut(sent, CLOCK + 1)
+    assert ALERTS in {record.lane for record in output}
+
+
+def test_without_rules_only_the_keys_are_read() -> None:
     app = InProcessApp(make_app())
     app.cut([], CLOCK)
     assert app.projection is not None

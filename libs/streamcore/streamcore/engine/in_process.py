@@ -85,7 +85,8 @@ class InProcessApp:
     def cut_at(self, records: Sequence[RawRecord], clock: CutClock, tasks: int = 1) -> list[Record]:
         """Run one cut as ``cut`` does, with all its times."""
         blocks: list[ShuffleBlock] = []
-        projection = None if any(record.source == CONTROL for record in records) else self.projection
+        changes = [r for r in records if r.source == CONTROL and not (r.key or b"").startswith(self.app.data_keys)]
+        projection = None if changes else self.projection
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
             batches = _batches(self.app, records[task::tasks])

@@ -144,13 +144,10 @@ class Planner:
     def assign(
         self, cut: CutBounds, tasks: int, schemas: SchemaPins | None = None, projection: Projection | None = None
     ) -> list[TaskAssignment]:
-        """Divide the cut among at most ``tasks`` tasks; return at least one assignment. ``schemas``: as in it.
-        ``projection``: as in it, for a cut without control records."""
+        """Divide the cut among at most ``tasks`` tasks; return at least one assignment. ``schemas``, ``projection``: as
+        in it."""
         numbers = {self.app.control_topic: CONTROL} | {topic: self.app.topics.index(topic) for topic in self.app.topics}
-        all_ranges = ranges_between(cut.start, cut.end, numbers)
-        if any(one.source == CONTROL for one in all_ranges):
-            projection = None
-        ranges_by_task = assign_ranges(all_ranges, tasks) or [[]]
+        ranges_by_task = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
         event_partitions = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
         starts = sorted(
             (source_partitions(numbers[t])[p], cut.start.offsets.get((t, p), 0))
@@ -175,6 +172,11 @@ class Planner:
             )
             for task, ranges in enumerate(ranges_by_task)
         ]
+
+
+def control_ranges(app: App, cut: CutBounds) -> list[OffsetRange]:
+    """Return the ranges of a cut in the control topic."""
+    return ranges_between(cut.start, cut.end, {app.control_topic: CONTROL})
 
 
 def _passed_ms(start: CutClock, end: CutClock) -> int:

@@ -4,9 +4,9 @@ Flink and Spark call this projection push-down. The records are checked in all f
 not depend on the rules; the other fields cost no column, no shuffle and no memory. It changes no output: a cut runs
 again with all fields if the driver has started anew, and gives the same.
 
-An event that is late (lane ``late``) keeps all fields. A cut begins with the watermark at which the
-one before ended, so stage 1 knows it. A cut with control records has all fields too: a rule that it publishes may read
-any.
+A cut with control records has all fields too, unless all of them are data (``App.data_keys``): a rule that it publishes
+may read any. An event that is late (lane ``late``) keeps all fields: a cut begins with the watermark at which the one
+before ended, so stage 1 can tell.
 """
 
 from __future__ import annotations
