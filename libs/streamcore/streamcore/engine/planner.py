@@ -146,7 +146,7 @@ class Planner:
     ) -> list[TaskAssignment]:
         """Divide the cut among at most ``tasks`` tasks; return at least one assignment. ``schemas``, ``projection``: as
         in it."""
-        numbers = {self.app.control_topic: CONTROL} | {topic: self.app.topics.index(topic) for topic in self.app.topics}
+        numbers = _numbers(self.app)
         ranges_by_task = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
         event_partitions = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
         starts = sorted(
@@ -176,7 +176,12 @@ class Planner:
 
 def control_ranges(app: App, cut: CutBounds) -> list[OffsetRange]:
     """Return the ranges of a cut in the control topic."""
-    return ranges_between(cut.start, cut.end, {app.control_topic: CONTROL})
+    return [one for one in ranges_between(cut.start, cut.end, _numbers(app)) if one.source == CONTROL]
+
+
+def _numbers(app: App) -> dict[str, int]:
+    """Return what the records of each topic have as ``source``."""
+    return {app.control_topic: CONTROL} | {topic: app.topics.index(topic) for topic in app.topics}
 
 
 def _passed_ms(start: CutClock, end: CutClock) -> int:
