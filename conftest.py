@@ -180,7 +180,7 @@ class Database:
         return PostgresSettings(tables=tables, **{**where, **login, **more})
 
 
-def database_of(server: EmbeddedPostgres, name: str = "") -> Database:
+def open_database(server: EmbeddedPostgres, name: str = "") -> Database:
     """The server's own database, or another that is there."""
     return Database(server.host, server.port, name or server.database, server.user, server.password_file)
 
@@ -254,9 +254,9 @@ def new_database(postgres: EmbeddedPostgres) -> NewDatabase:
 
     def create() -> Database:
         name = unique_name("test", next(numbers))
-        with database_of(postgres).connect() as connection:
+        with open_database(postgres).connect() as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
-        return database_of(postgres, name)
+        return open_database(postgres, name)
 
     return create
 

@@ -13,6 +13,7 @@ from bench.command import explain, rule_check
 from bench.harness import generated_rules as rules
 from bench.harness import in_process, jobs
 from bench.harness.environment import Environment, open_environment
+from bench.harness.events import CONTEXT_FIELDS, FIELDS
 from bench.harness.result import Figure, Result, show
 from bench.sinks import postgres as postgres_sink
 from bench.spark import copies, etl, latency, operators, propagation, recovery, release, sequences, startup, throughput
@@ -52,12 +53,28 @@ def _deduplicate(request: Request) -> list[Result]:
     """Measure 100 event rules on a stream with ``deduplicate`` and without, and the difference."""
     events, count = request.size(4_000_000, 400_000), request.rules or 100
     each, once = (
-        throughput.measure_event_rules(request.environment, events, count, request.options, deduplicate)
-        for deduplicate in (None, "24h")
+        throughput.measure_event_rules(request.environment, events, count, request.options, stream)
+        for stream in (None, {"deduplicate": "24h"})
     )
     names = (_WHOLE, f"{_WHOLE}_steady")
     added = {name: _difference(once[name], each[name]) for name in names}
     return [each, once | {"workload": "deduplicate", "added_by_deduplicate": added}]
+
+
+def _declared_fields(request: Request) -> list[Result]:
+    """Measure 100 event rules on events of 2 KB: the stream declares the eleven fields that rules read, then all."""
+    events, count = request.size(2_000_000, 200_000), request.rules or 100
+    few, every = (
+        throughput.measure_event_rules(
+            request.environment, events, count, request.options, {"fields": {**FIELDS, **more}}, with_context=True
+        )
+        for more in ({}, CONTEXT_FIELDS)
+    )
+    sizes = (len(FIELDS), len(FIELDS) + len(CONTEXT_FIELDS))
+    return [
+        result | {"workload": "declared-fields", "fields": size}
+        for size, result in zip(sizes, (few, every), strict=True)
+    ]
 
 
 def _difference(above: Figure, below: Figure) -> Figure:
@@ -200,6 +217,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "windowed-ratio": _windowed_ratio,
     "sequences": _sequences,
     "deduplicate": _deduplicate,
+    "declared-fields": _declared_fields,
     "copy": _copy,
     "copy-json": _copy_json,
     "etl": _etl,

@@ -3,10 +3,11 @@ reused."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,11 +60,12 @@ class Environment:
         (runs / name).mkdir(parents=True)
         return runs / name
 
-    def schema_file(self, deduplicate: str | None = None) -> Path:
-        """Write the stream file of the synthetic events, and return its path. ``deduplicate``: its entry of this
-        name."""
-        path = self.folder / f"stream{'' if deduplicate is None else '-once'}.yaml"
-        path.write_bytes(orjson.dumps(SCHEMA | ({} if deduplicate is None else {"deduplicate": deduplicate})))
+    def schema_file(self, entries: Mapping[str, object] | None = None) -> Path:
+        """Write the stream file of the synthetic events, and return its path. ``entries``: those that it has beside
+        ``SCHEMA``, or instead of it."""
+        document = orjson.dumps({**SCHEMA, **(entries or {})})
+        path = self.folder / f"stream-{hashlib.blake2b(document, digest_size=4).hexdigest()}.yaml"
+        path.write_bytes(document)
         return path
 
     def fill_topic(self, wanted: EventSet) -> str:
@@ -74,7 +76,7 @@ class Environment:
         delete_topics(self.kafka, [wanted.topic])
         create_topic(self.kafka, TopicSpec(wanted.topic, wanted.partitions, config=_KEEP))
         with closing(Load(self.kafka, wanted.topic)) as load:
-            for partitions, keys, values in batches(wanted.columns()):
+            for partitions, keys, values in batches(wanted.columns(), with_context=wanted.with_context):
                 load.send(partitions, keys, values)
         if self._count_events(wanted.topic) != wanted.events:
             raise RuntimeError(f"topic {wanted.topic} does not have the number of events that were written to it")

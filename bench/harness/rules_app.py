@@ -34,19 +34,19 @@ class AppUnderTest:
         topic: str,
         rules: Iterable[tuple[str, bytes]],
         options: Mapping[str, object],
-        deduplicate: str | None = None,
+        stream: Mapping[str, object] | None = None,
     ) -> AppUnderTest:
         """Create the topics, write the settings and publish the rules. The broker sets the timestamps of the alerts.
 
         ``topic``: the events; ``rules``: ids and control records; ``options``: further entries of the settings;
-        ``deduplicate``: of the stream.
+        ``stream``: further entries of the stream file.
         """
         name = environment.new_name(workload)
         folder = environment.run_folder(name)
         document = {
             "app": name,
             "kafka": {"bootstrap": environment.kafka.bootstrap},
-            "streams": [{"schema_file": str(environment.schema_file(deduplicate)), "topic": topic}],
+            "streams": [{"schema_file": str(environment.schema_file(stream)), "topic": topic}],
             "checkpoint": str(folder / "checkpoint"),
             "jars": str(environment.jars),
             **options,

@@ -27,15 +27,16 @@ def measure_event_rules(
     events: int,
     rule_count: int,
     options: Mapping[str, object],
-    deduplicate: str | None = None,
+    stream: Mapping[str, object] | None = None,
+    *,
+    with_context: bool = False,
 ) -> Result:
-    """Measure event rules. ``options``: further settings of the app. ``deduplicate``: of the stream."""
-    events_sent = EventSet(events)
+    """Measure event rules. ``options``: further settings of the app. ``stream``: further entries of the stream file.
+    ``with_context``: of the events."""
+    events_sent = EventSet(events, with_context=with_context)
     topic = environment.fill_topic(events_sent)
     rule_set = rules.event_rules(rule_count, events_sent.users)
-    app = AppUnderTest.prepare(
-        environment, f"event{rule_count}", topic, rule_set.control_records(), options, deduplicate
-    )
+    app = AppUnderTest.prepare(environment, f"event{rule_count}", topic, rule_set.control_records(), options, stream)
     result = _run(app, events_sent)
     app.raise_if_rejected()
     expected = oracle.event_pairs(events_sent.columns(), rule_set)

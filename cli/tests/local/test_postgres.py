@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import database_of
+from conftest import open_database
 from headgate.errors import DatabaseError, SetupError
 from headgate.local import processes
 from headgate.local.servers import postgres_binaries
@@ -27,18 +27,18 @@ pytestmark = pytest.mark.postgres
 def test_rows_survive_a_stop_and_a_kill_on_the_same_port(new_postgres: NewPostgres) -> None:
     server = new_postgres()
     port = server.start()
-    with database_of(server).connect() as connection:
+    with open_database(server).connect() as connection:
         connection.execute("CREATE TABLE kept (n int)")
         connection.execute("INSERT INTO kept VALUES (1)")
     server.stop()
     assert server.running is None
     assert server.start() == port
-    with database_of(server).connect() as connection:
+    with open_database(server).connect() as connection:
         connection.execute("INSERT INTO kept VALUES (2)")
     server.kill()
     assert server.running is None
     assert server.start() == port
-    with database_of(server).connect() as connection:
+    with open_database(server).connect() as connection:
         assert connection.execute("SELECT n FROM kept ORDER BY n").fetchall() == [(1,), (2,)]
 
 
@@ -66,7 +66,7 @@ def test_the_server_listens_on_loopback_requires_a_password_and_syncs_to_disk(ne
     server = new_postgres()
     server.start()
     assert server.password_file.stat().st_mode & 0o077 == 0
-    with database_of(server).connect() as connection:
+    with open_database(server).connect() as connection:
         shown = {
             name: connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
             for name in ("fsync", "listen_addresses", "password_encryption")
@@ -77,7 +77,7 @@ def test_the_server_listens_on_loopback_requires_a_password_and_syncs_to_disk(ne
         "password_encryption": ("scram-sha-256",),
     }
     with pytest.raises(Exception, match="password authentication failed"):
-        database_of(server).connect(password="wrong")
+        open_database(server).connect(password="wrong")
 
 
 def test_an_error_about_a_setting_quotes_the_server(new_postgres: NewPostgres) -> None:
@@ -132,6 +132,6 @@ def test_downloaded_programs_work_too(tmp_path: Path) -> None:
     """The pinned archive is downloaded once and then used from the cache."""
     settings = PostgresServerSettings(tmp_path / "server")
     server = EmbeddedPostgres(settings, postgres_binaries.fetch_pinned(EmbeddedPostgres(settings).binaries_root))
-    with server, database_of(server).connect() as connection:
+    with server, open_database(server).connect() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
     server.delete()

@@ -228,7 +228,8 @@ class RulesKernel:
                 records += self._score_records(cut, group)
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
         records += self._enforce_budgets(cut.next_watermark_ms)
-        return KernelOutput(records, counters=self._counters(), streams=self.published)
+        fields = self.rules.read_fields()
+        return KernelOutput(records, counters=self._counters(), streams=self.published, fields=fields)
 
     def _union_events(self, events: Mapping[StreamKey, pl.DataFrame]) -> Iterator[tuple[StreamKey, pl.DataFrame]]:
         """Yield the events of each union of streams for each of its keys."""

@@ -21,7 +21,7 @@ def union_events(
             return pl.lit(member.name).alias(STREAM)
         if field.name == EVENT_TIME:
             return pl.col(EVENT_MS).alias(EVENT_TIME)
-        absent = member.get(field.name) is None
+        absent = field.name not in frames[member.name].columns  # no field of the stream, or one that no rule reads
         return pl.lit(None, polars_type(field.type)).alias(field.name) if absent else pl.col(field.name)
 
     members = [streams[name] for name in stream_names(union.name) if name in frames]

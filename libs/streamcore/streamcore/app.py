@@ -165,7 +165,8 @@ class App:
     records in the same cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first
     group's is the watermark of the app; by default one group has all sources. ``derived_sources``: further indexes that
     groups may have. ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
-    ``rebuild``: builds the app with streams that were published while it ran; None if it takes none.
+    ``rebuild``: builds the app with streams that were published while it ran; None if it takes none. ``data_keys``: the
+    prefixes of keys of control records that are data, and change no fields that the kernels read (``Projection``).
     """
 
     name: str
@@ -185,6 +186,7 @@ class App:
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)
     rebuild: Callable[[Sequence[PublishedStream]], App] | None = field(default=None, compare=False, repr=False)
+    data_keys: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
         check_app_name(self.name)

@@ -77,7 +77,8 @@ class Cut:
     """The part of one cut that a shard processes.
 
     ``events``: for each exchange, the rows that this shard owns, in order of partition and offset; events of a
-    source have all columns of ``StreamSchema.arrow``. ``control``: all control records, in order of offset; every
+    source have the columns of ``StreamSchema.arrow``, but only the fields of ``KernelOutput.fields``, and late events
+    all of them. ``control``: all control records, in order of offset; every
     shard gets all of them. ``start_offsets``: the offset where the cut begins, by source partition
     (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut; ``next_watermark_ms``:
     at its end. ``watermark_times``: both, for each watermark group of the app. ``latest_event_ms``: for each
@@ -104,7 +105,8 @@ class KernelOutput:
 
     ``counters``: numbers of occurrences by name, for the metrics. ``progress``: of derived partitions
     (``app.DerivedSource``), from the stateless stage. ``streams``: published documents that the app has from the next
-    cut on (``App.with_streams``), equal in all shards; from the last keyed stage.
+    cut on (``App.with_streams``), equal in all shards; from the last keyed stage. ``fields``: those of
+    each stream that the kernel reads in the next cut if it has no control records; None for all.
     """
 
     records: Sequence[Record] = ()
@@ -113,6 +115,7 @@ class KernelOutput:
     counters: Mapping[str, int] = field(default_factory=dict)
     progress: Sequence[Progress] = ()
     streams: Sequence[PublishedStream] = ()
+    fields: Mapping[str, frozenset[str]] | None = None
 
 
 class Kernel(Protocol):

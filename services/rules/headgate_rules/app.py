@@ -17,6 +17,7 @@ from functools import partial
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES
 from rulecore.factory import LateEventWriter, RulesFactory
+from rulecore.lists.routing import DATA_KEYS
 from rulecore.settings import DispatchSettings, GroupSettings, RuleStream, StateBudgets
 from streamcore.app import App, Source
 from streamcore.engine.deduplication.stage import add_deduplication
@@ -69,6 +70,7 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
         state=settings.state,
         limits=settings.limits,
         rebuild=partial(_build, settings, in_files),
+        data_keys=DATA_KEYS,
     )
     return add_deduplication(app, LateEventWriter(streams))
 

@@ -52,7 +52,7 @@ class Decoding:
         name = self.reference.__name__
         setattr(self.decoder, name, lambda *_: _LEFT)
         parts: list[DecodedPart] = []
-        data = BatchRecords(pa.array(records, pa.large_binary()), CLOCK_MS)
+        data = BatchRecords(pa.array(records, pa.large_binary()), CLOCK_MS, None)
         try:
             self.decoder.decode_rows(data, RecordStarts(data.data), np.arange(len(records)), parts)
         finally:

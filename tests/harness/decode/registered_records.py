@@ -9,6 +9,7 @@ import pyarrow as pa
 from streamcore.decode.types import Decoded, Decoder, RawBatch
 from streamcore.schema import StreamSchema
 from streamcore.schema_registry.schemas import MAGIC, RegisteredSchema
+from tests.harness.decode.projections import decode_and_project
 
 CLOCK_MS = 1_800_000_000_000
 
@@ -42,7 +43,8 @@ def decode_with(decoder: Decoder, stream: StreamSchema, schemas: Schemas, record
     count = len(records)
     places = pa.array(range(count), pa.int64())
     values = pa.array(records, pa.large_binary())
-    decoded = decoder.decode(RawBatch(values, pa.array([0] * count, pa.int32()), places, CLOCK_MS, schemas=schemas))
+    batch = RawBatch(values, pa.array([0] * count, pa.int32()), places, CLOCK_MS, schemas=schemas)
+    decoded = decode_and_project(decoder, batch, stream)
     assert decoded.events.schema == stream.arrow
     assert decoded.events.num_rows + decoded.dead.num_rows == count
     return decoded

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import orjson
@@ -158,6 +158,7 @@ class CompiledRule:
     ``unit`` are the ``kind`` and ``unit`` of the rule's ``GroupId``. ``alert_fields``: the values in its alerts.
     ``sequence``, ``absence`` and ``score`` are set for rules of that kind only. ``list_columns``: the columns with
     answers of lists that its conditions need. ``populations``: the lists whose entries an absence rule expects.
+    ``reads``: the fields of its stream that its conditions, its state and its alerts need.
     """
 
     rule: Rule
@@ -181,6 +182,7 @@ class CompiledRule:
     score: CompiledScore | None = None
     list_columns: tuple[ListColumn, ...] = ()
     populations: tuple[str, ...] = ()
+    reads: frozenset[str] = frozenset()
 
     @property
     def lists(self) -> frozenset[str]:
@@ -198,7 +200,23 @@ def compile_rule(
 ) -> CompiledRule:
     """Check and compile a rule. Raise ``ExpressionError`` or ``RuleSetError`` if it is invalid."""
     schema = find_stream(streams, rule.on)
-    names = NameScope.of_stream(schema, lists, limits.expression)
+    compiled = _compile_kind(rule, schema, NameScope.of_stream(schema, lists, limits.expression), limits)
+    fields = frozenset(schema.names)
+    return replace(compiled, reads=fields if rule.then.event else fields & _read_fields(compiled))
+
+
+def _read_fields(rule: CompiledRule) -> frozenset[str]:
+    """Return the names of the columns that a rule reads: fields of its stream, and others."""
+    exprs = [rule.where, *(column.operand for column in rule.list_columns)]
+    exprs += [expr for spec in rule.aggregates for expr in (spec.argument, spec.where)]
+    suppress = rule.rule.suppress
+    names = {*rule.group_by, *(one.column for one in rule.placeholders), *(() if suppress is None else suppress.by)}
+    if rule.sequence is not None:
+        names |= {*rule.sequence.columns, *rule.sequence.values, *(one.column for one in rule.sequence.captures)}
+    return frozenset(names).union(*(lang.columns(expr) for expr in exprs if expr is not None))
+
+
+def _compile_kind(rule: Rule, schema: StreamSchema, names: NameScope, limits: RuleLimits) -> CompiledRule:
     where = None if rule.where is None else compile_condition(rule.where, "where", names)
     if rule.kind is RuleKind.WINDOW:
         return _compile_window_rule(rule, where, schema, names, limits)

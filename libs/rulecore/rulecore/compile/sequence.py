@@ -92,8 +92,8 @@ class CompiledSequence:
     """A compiled sequence. ``fingerprint``: the name of its stored state.
 
     ``span_ms``: the longest time from its first event to its last. ``values``: the columns that are kept of each event
-    because later conditions read them. ``unambiguous``: it has one match at most for a first and a last event.
-    ``length``: the fewest events of a match.
+    because later conditions read them. ``columns``: those that its conditions read. ``unambiguous``: it has one match
+    at most for a first and a last event. ``length``: the fewest events of a match.
     """
 
     fingerprint: str
@@ -102,6 +102,7 @@ class CompiledSequence:
     captures: tuple[Capture, ...]
     span_ms: int
     values: tuple[str, ...]
+    columns: frozenset[str]
     unambiguous: bool
     length: int
 
@@ -150,6 +151,7 @@ def compile_sequence(
         captures=_captures(rule, names.columns, automaton.steps),
         span_ms=rule.within.span,
         values=tuple(sorted({read.column for c in iterative for read in c.reads if read.column})),
+        columns=frozenset(compiler.columns),
         unambiguous=all(_is_plain(item) for item in rule.sequence) and isinstance(rule.skip, Skip),
         length=sum(_fewest(item) for item in rule.sequence),
     ), tuple(compiler.list_columns)
@@ -196,7 +198,8 @@ def _fewest(item: SequenceStep | Without | StepGroup) -> int:
 
 
 class _Compiler:
-    """Compiles the entries of a sequence. ``parts``: what the fingerprint is made of."""
+    """Compiles the entries of a sequence. ``columns``: those that conditions read; ``parts``: what the fingerprint is
+    made of."""
 
     def __init__(
         self, items: Sequence[SequenceStep | Without | StepGroup], where: Expr | None, names: NameScope
@@ -207,6 +210,7 @@ class _Compiler:
         self._leaves: dict[str, RuleLeaf] = {}
         self._known: tuple[str, ...] = ()
         self.list_columns: list[ListColumn] = []
+        self.columns: set[str] = set()
         self.parts: list[object] = []
 
     def steps(self, items: Sequence[SequenceStep | Without | StepGroup], path: str = "sequence") -> tuple[Step, ...]:
@@ -273,6 +277,7 @@ class _Compiler:
         simple, over_steps, list_columns = split_condition(text, path, self._names, tuple(steps))
         self.list_columns += list_columns
         simple = _conjunction(self._where, simple)
+        self.columns |= lang.columns(simple) | (frozenset() if over_steps is None else over_steps.columns)
         leaf = RuleLeaf(lang.fingerprint(simple), simple)
         leaf = self._leaves.setdefault(leaf.fingerprint, leaf)
         self.parts.append([leaf.fingerprint, None if over_steps is None else lang.fingerprint(over_steps.expr)])

@@ -13,12 +13,13 @@ from typing import Final
 from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY
 from streamcore.kernel import ControlRecord
 
-_PREFIXES: Final = (LIST_KEY.encode(), LIST_PART_KEY.encode())
+#: The prefixes of the keys of lists: of ``App.data_keys``, for no rule reads another field when a list changes.
+DATA_KEYS: Final = (LIST_KEY.encode(), LIST_PART_KEY.encode())
 
 
 def is_list(record: ControlRecord) -> bool:
     """Return whether the record is about a list. No rule's id has a slash."""
-    return record.key is not None and record.key.startswith(_PREFIXES)
+    return record.key is not None and record.key.startswith(DATA_KEYS)
 
 
 def split_records(

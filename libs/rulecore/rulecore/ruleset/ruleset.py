@@ -27,6 +27,7 @@ from rulecore.lists.list_columns import ListColumn, distinct
 from rulecore.matching.matcher import EventMatcher
 from rulecore.ruleset.apply import RuleSetUpdate, error_text
 from rulecore.ruleset.versions import VersionTable
+from rulecore.streams import stream_names
 from streamcore.kernel import ControlRecord
 from streamcore.schema import StreamSchema
 
@@ -65,6 +66,7 @@ class RuleSet:
     )
     _boundary_cache: list[int] = field(default_factory=list, compare=False, repr=False)
     _with_state_cache: list[tuple[CompiledRule, ...]] = field(default_factory=list, compare=False, repr=False)
+    _read_fields_cache: list[Mapping[str, frozenset[str]]] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def empty(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None) -> RuleSet:
@@ -118,6 +120,21 @@ class RuleSet:
         """Return the list columns that the evaluated and paused rules of a stream need."""
         using_lists = [rule for rule in self.with_state() if rule.list_columns and rule.rule.on == stream]
         return distinct(column for rule in using_lists for column in rule.list_columns)
+
+    def read_fields(self) -> Mapping[str, frozenset[str]]:
+        """Return the fields of each stream that rules can read before the next control record, with its keys."""
+        if not self._read_fields_cache:
+            self._read_fields_cache.append(self._find_read_fields())
+        return self._read_fields_cache[0]
+
+    def _find_read_fields(self) -> Mapping[str, frozenset[str]]:
+        """Compute ``read_fields``."""
+        found = {name: {column for key in schema.keys for column in key} for name, schema in self.streams.items()}
+        for position, rule in self.rules.items():
+            if position.slot is not Slot.DRAFT:
+                for name in stream_names(rule.rule.on):
+                    found[name] |= rule.reads
+        return {name: frozenset(self.streams[name].names) & fields for name, fields in found.items()}
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
         """Return the input of ``restore``: names and values, sorted by name, the header last."""
@@ -196,6 +213,7 @@ class RuleSet:
             _matchers={key: m for key, m in self._matchers.items() if key[0] not in update.versions.streams},
             _boundary_cache=[],
             _with_state_cache=[],
+            _read_fields_cache=[],
         )
 
     def quarantine(self, rule: CompiledRule, reason: str) -> RuleSet:

@@ -29,15 +29,16 @@ Reference = Callable[[bytes | None, int], tuple[Physical, ...] | RejectedRecord]
 
 @dataclass(frozen=True, slots=True)
 class BatchRecords:
-    """The records of a batch as bytes."""
+    """The records of a batch as bytes. ``fields``: as in ``RawBatch``."""
 
     data: pa.LargeBinaryArray
     clock_ms: int
+    fields: frozenset[str] | None
 
     @staticmethod
     def from_batch(batch: RawBatch) -> BatchRecords:
         """Return the records of a batch."""
-        return BatchRecords(batch.values.cast(pa.large_binary()), batch.clock_ms)
+        return BatchRecords(batch.values.cast(pa.large_binary()), batch.clock_ms, batch.fields)
 
     def record_bytes(self, row: int) -> bytes | None:
         """Return the bytes of a record, or None for a null record."""
@@ -56,7 +57,7 @@ class TextRecords(BatchRecords):
 
 @dataclass(frozen=True, slots=True)
 class DecodedPart:
-    """Some decoded rows of a batch: their indices (ascending) and their columns, those of the fields."""
+    """Some decoded rows of a batch: their indices (ascending) and the columns of ``RawBatch.fields`` at least."""
 
     rows: Rows
     columns: pa.Table
@@ -85,7 +86,7 @@ def read_records(batch: RawBatch, limits: DecodeLimits) -> TextRecords:
     too_large = series.bin.size() > limits.max_record_bytes
     if too_large.any():
         series = series.set(too_large, None)
-    return TextRecords(data, batch.clock_ms, decode_utf8(series))
+    return TextRecords(data, batch.clock_ms, batch.fields, decode_utf8(series))
 
 
 def decode_utf8(series: pl.Series) -> pl.Series:
@@ -121,17 +122,19 @@ def decode_by_reference(
 
 
 def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[DecodedPart]) -> pa.Table:
-    """Return the decoded rows of all parts in the order of the batch, as ``StreamSchema.arrow``."""
+    """Return the decoded rows of all parts in the order of the batch, as ``Decoded.events``."""
+    wanted = batch.project(schema.arrow)
     if not parts:
-        return schema.arrow.empty_table()
-    rows, columns = parts[0].rows, parts[0].columns
+        return wanted.empty_table()
+    names = [name for name in schema.names if name in wanted.names]
+    rows, columns = parts[0].rows, parts[0].columns.select(names)
     if len(parts) > 1:
         rows = np.concatenate([part.rows for part in parts])
         order = np.argsort(rows, kind="stable")
         rows = rows[order]
-        columns = pa.concat_tables([part.columns for part in parts]).take(pa.array(order))
+        columns = pa.concat_tables([part.columns.select(names) for part in parts]).take(pa.array(order))
     source = [batch.partition, batch.offset]
     if len(rows) < len(batch):
         source = [column.take(pa.array(rows)) for column in source]
     event_ms = columns.column(schema.event_time) if schema.event_time else pa.nulls(len(rows), pa.int64())
-    return pa.Table.from_arrays([*columns.columns, *source, event_ms], schema=schema.arrow)
+    return pa.Table.from_arrays([*columns.columns, *source, event_ms], schema=wanted)

@@ -111,7 +111,7 @@ class StreamDecoder:
                 table, decoded = self._decode_form(form, part, these, rejections)
                 tables.append(table)
                 rows.append(these[decoded])
-        events = pa.concat_tables(tables) if tables else self._schema.arrow.empty_table()
+        events = pa.concat_tables(tables) if tables else batch.project(self._schema.arrow).empty_table()
         if len(tables) > 1:
             events = events.take(pa.array(np.argsort(np.concatenate(rows), kind="stable")))
         return Decoded(events, rejections.table(), tuple(ignored.tolist()))
@@ -139,19 +139,19 @@ class StreamDecoder:
     ) -> tuple[pa.Table, Mapping[int, RecordError]]:
         """Return the events with the fields beside their values, and the first mistake of each that is none."""
         bad: dict[int, RecordError] = {}
-        columns = {name: inside.column(name) for name in layout.value.names}
+        columns = {name: inside.column(name) for name in layout.value.names if name in inside.column_names}
         for one in layout.beside:
             columns[one.name], mistakes = beside_column(one, batch, self._zone)
             bad = mistakes | bad
-        if layout.extra is not None:
+        if layout.extra is not None and (batch.fields is None or layout.extra.name in batch.fields):
             columns[layout.extra.name] = self._extra_fields(layout, batch)
         time = self._schema.event_time
         if time and not layout.value.event_time:
             self._check_times(columns[time], batch.clock_ms, bad)
         event_ms = columns[time] if time else inside.column(EVENT_MS)
-        engine = [inside.column(PARTITION), inside.column(OFFSET), event_ms]
-        arrays = [*(columns[name] for name in self._schema.names), *engine]
-        return pa.Table.from_arrays(arrays, schema=self._schema.arrow), bad
+        columns |= {PARTITION: inside.column(PARTITION), OFFSET: inside.column(OFFSET), EVENT_MS: event_ms}
+        wanted = batch.project(self._schema.arrow)
+        return pa.Table.from_arrays([columns[name] for name in wanted.names], schema=wanted), bad
 
     def _extra_fields(self, layout: RecordLayout, batch: RawBatch) -> pa.Array:
         from streamcore.decode.walk.extra_fields import extra_fields  # with its compiler, by the process that decodes

@@ -7,7 +7,7 @@ format. Then a record is decoded by its own stream alone. Nothing here knows Kaf
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -68,6 +68,7 @@ class StreamSelection:
 
     def select(self, batch: RawBatch) -> SelectedRecords:
         """Return the owner of each record."""
+        batch = replace(batch, fields=None)  # what conditions compare are fields of other schemas
         owner = np.full(len(batch), self._rest, np.int64)
         values, dead = list[pa.Array](), dict[int, tuple[str, str]]()
         for decoder in self._decoders:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
 
 
@@ -44,6 +45,8 @@ class RawBatch:
 
     ``partition``: the number that the app gives to a (topic, partition). ``clock_ms``: the wall clock of the
     cut (``CutClock.wall_ms``), which limits event times. ``schemas``: finds the schemas of the cut in a registry.
+    ``fields``: those that become columns, the event time among them; None for all. It has no influence on which records
+    are events: the values of all fields are checked.
     """
 
     values: pa.LargeBinaryArray | pa.BinaryArray
@@ -52,6 +55,7 @@ class RawBatch:
     clock_ms: int
     beside: BesideValues = NOTHING_BESIDE
     schemas: SchemaLookup = NO_REGISTRY
+    fields: frozenset[str] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -60,6 +64,13 @@ class RawBatch:
         """Return the batch of some rows."""
         values, partition, offset = (a.take(rows) for a in (self.values, self.partition, self.offset))
         return replace(self, values=values, partition=partition, offset=offset, beside=self.beside.take(rows))
+
+    def project(self, schema: pa.Schema) -> pa.Schema:
+        """Return those columns of a stream's events that ``fields`` asks for, and those of the engine."""
+        if self.fields is None:
+            return schema
+        engine = (PARTITION, OFFSET, EVENT_MS)
+        return pa.schema([one for one in schema if one.name in self.fields or one.name in engine])
 
 
 #: Rejected records. ``row``: index in the batch, ascending. ``code``: a ``RejectCode``. ``reason``: text for people.
@@ -74,7 +85,8 @@ def dead_table(dead: Sequence[tuple[int, str, str]]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The events (``StreamSchema.arrow``) and rejected records (``DEAD_SCHEMA``) of a batch, in its order.
+    """The events (``StreamSchema.arrow``, of the fields only ``RawBatch.fields``) and rejected records
+    (``DEAD_SCHEMA``) of a batch, in its order.
 
     ``ignored``: the rows that are neither, ascending: tombstones of an envelope.
     """

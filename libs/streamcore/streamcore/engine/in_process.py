@@ -15,6 +15,7 @@ import pyarrow as pa
 from streamcore.app import CONTROL, App
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.ingest import Ingest
+from streamcore.engine.projection import Projection
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError, other_division
@@ -47,7 +48,8 @@ class InProcessApp:
     ``outputs``: the output of each shard in the last cut, stage by stage. ``partitions``: numbers of source partitions
     (``offsets.source_partitions``) that hold back the watermark even before their first event. ``next_offsets``: the
     offset after the last record of each source partition. ``schemas``: finds the schemas of a registry. ``streams``:
-    those that were published in earlier cuts; ``app`` has them.
+    those that were published in earlier cuts; ``app`` has them. ``projection``: the fields of the next cut if it has
+    no control records; None for all.
     """
 
     app: App
@@ -58,6 +60,7 @@ class InProcessApp:
     next_offsets: dict[int, int] = field(default_factory=dict)
     schemas: SchemaLookup = NO_REGISTRY
     streams: tuple[PublishedStream, ...] = ()
+    projection: Projection | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ConfigError`` if ``blobs`` is the state of another number of shards or of more stages."""
@@ -82,12 +85,16 @@ class InProcessApp:
     def cut_at(self, records: Sequence[RawRecord], clock: CutClock, tasks: int = 1) -> list[Record]:
         """Run one cut as ``cut`` does, with all its times."""
         blocks: list[ShuffleBlock] = []
+        changes = [r for r in records if r.source == CONTROL and not (r.key or b"").startswith(self.app.data_keys)]
+        projection = None if changes else self.projection
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
             batches = _batches(self.app, records[task::tasks])
-            blocks += Ingest(self.app).process(batches, clock, partitions, (), self.schemas)
+            blocks += Ingest(self.app).process(batches, clock, partitions, (), self.schemas, projection)
         self._advance_offsets(records)
         output = [record for output in self.run(blocks) for record in output.all_records()]
+        last = [output for output in self.outputs if output.stage + 1 == len(self.app.stages)]
+        self.projection = Projection.of_next_cut(self.app, (one.fields for one in last), last[0].watermark_ms)
         self._take_streams(self.outputs[-1].streams)
         return output
 
@@ -97,6 +104,7 @@ class InProcessApp:
             self.streams = merge_streams(self.streams, published)
             self.app = self.app.with_streams(self.streams)
             self.shards.clear()
+            self.projection = None
 
     def _advance_offsets(self, records: Sequence[RawRecord]) -> None:
         """Record the offset at which the next cut begins, for each source partition in ``records``."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from streamcore.cuts.cut_clock import CutClock
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
 from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch
+from streamcore.engine.projection import Projection
 from streamcore.engine.shuffle import (
     BlockKind,
     ShardMetrics,
@@ -65,10 +67,9 @@ class Ingest:
         """Close the functions of the stateless stage, when the process drops this object."""
         close(self.head)
 
-    def reset(self, clock: CutClock, schemas: SchemaLookup = NO_REGISTRY) -> None:
-        """Begin a new cut: drop the remains of the previous one, and take its times and schemas."""
-        self.clock = clock
-        self.schemas = schemas
+    def reset(self, clock: CutClock, schemas: SchemaLookup = NO_REGISTRY, projection: Projection | None = None) -> None:
+        """Begin a new cut: drop the remains of the previous one, and take its times, schemas and fields."""
+        self.clock, self.schemas, self.projection = clock, schemas, projection
         self.control: list[ControlRecord] = []
         self.records: list[tuple[int, Record]] = []
         self.counters: Counter[str] = Counter()
@@ -83,14 +84,16 @@ class Ingest:
         partitions: Mapping[int, int] | None = None,
         ended: Iterable[int] = (),
         schemas: SchemaLookup = NO_REGISTRY,
+        projection: Projection | None = None,
     ) -> Iterator[ShuffleBlock]:
         """Turn all batches of a task (``raw.RAW``) into shuffle blocks; hold at most ``Limits.flush_rows`` events and
         one batch in memory.
 
         ``partitions``: all source partitions with the offset where the cut begins, ``ended``: those that the cut reads
-        to their end; only one task of the cut gets them. ``schemas``: finds the schemas of a registry.
+        to their end; only one task of the cut gets them. ``schemas``: finds the schemas of a registry. ``projection``:
+        the fields that become columns; None for all.
         """
-        self.reset(clock, schemas)
+        self.reset(clock, schemas, projection)
         for batch in batches:
             if batch.num_rows:
                 self._add(batch)
@@ -165,13 +168,33 @@ class Ingest:
 
     def _decode(self, source: int, batch: pa.RecordBatch, raw: RawBatch) -> None:
         """Decode the records of one stream."""
-        decoded = self.decoders[source].decode(raw)
+        fields, late_before_ms = self._project(source)
+        decoded = self.decoders[source].decode(replace(raw, fields=fields))
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
         self._count_tombstones(source, len(decoded.ignored))
-        if decoded.events.num_rows:
-            events = self._with_event_time(source, batch, decoded)
-            self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
+        events = self._with_event_time(source, batch, decoded)
+        self._measure(source, events)
+        is_late = pc.less(events.column(EVENT_MS), late_before_ms).to_numpy()
+        if is_late.any():
+            events = events.filter(pa.array(~is_late))
+            self._decode_late(source, batch, raw, np.delete(np.arange(len(batch)), decoded.undecoded)[is_late])
+        self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
+
+    def _project(self, source: int) -> tuple[frozenset[str] | None, int]:
+        """Return the fields of a source's events that become columns, None for all; and the watermark before which an
+        event keeps them all."""
+        if self.projection is None or self.app.sources[source].raw:
+            return None, NO_WATERMARK
+        fields = self.projection.project(self.app.schemas[source], self.app.watermark_for(source))
+        return fields, NO_WATERMARK if fields is None else self.projection.watermark_ms
+
+    def _decode_late(self, source: int, batch: pa.RecordBatch, raw: RawBatch, rows: npt.NDArray[np.int64]) -> None:
+        """Decode events that are late with all their fields. ``rows``: theirs in the batch."""
+        places = pa.array(rows)
+        self._hold(
+            source, self._with_event_time(source, batch.take(places), self.decoders[source].decode(raw.take(places)))
+        )
 
     def _note_first_records(self, numbers: pa.Array, timestamps_ms: pa.Array) -> None:
         """Keep the timestamp of the first record of each source partition that has one: of the first batch."""
@@ -192,9 +215,13 @@ class Ingest:
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
 
     def _hold(self, source: int, events: pa.Table) -> None:
-        """Hold the events until the next flush, and record the progress of their partitions."""
-        self.events[source].append(events)
-        self.held_rows += events.num_rows
+        """Hold the events until the next flush."""
+        if events.num_rows:
+            self.events[source].append(events)
+            self.held_rows += events.num_rows
+
+    def _measure(self, source: int, events: pa.Table) -> None:
+        """Record the progress of the partitions of some events."""
         for progress in measure_progress(events, self.app.watermark_for(source)):
             self.record_progress(progress)
 
@@ -226,9 +253,11 @@ class Ingest:
     def _flush_events(self) -> Iterator[ShuffleBlock]:
         """Yield the shuffle blocks of the held events, and drop the events."""
         for source, tables in enumerate(self.events):
-            if tables:
-                table = pa.concat_tables(tables).combine_chunks()
-                yield from self._apply_stateless_stage(source, table)
+            by_columns: dict[tuple[str, ...], list[pa.Table]] = {}  # late events have more of them
+            for table in tables:
+                by_columns.setdefault(tuple(table.column_names), []).append(table)
+            for same in by_columns.values():
+                yield from self._apply_stateless_stage(source, pa.concat_tables(same).combine_chunks())
         self.events = [[] for _ in self.app.sources]
         self.held_rows = 0
 

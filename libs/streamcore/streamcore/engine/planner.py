@@ -16,6 +16,7 @@ from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
 from streamcore.cuts.cut_clock import CutClock, CutTimer
 from streamcore.engine.alignment import SourceAlignment
 from streamcore.engine.inputs import EARLIEST, InputBounds, resolve
+from streamcore.engine.projection import Projection
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.files.listing import FileRange
 from streamcore.offsets import (
@@ -43,7 +44,8 @@ class TaskAssignment:
 
     ``partitions``: all source partitions with the offset where the cut begins in each, and ``ended``: those that the
     cut reads to their end; only one task gets them. ``files``: the rows of files, by the index of their source.
-    ``schemas``: of the cut, for apps with a schema registry.
+    ``schemas``: of the cut, for apps with a schema registry. ``projection``: the fields of its events that become
+    columns; None for all.
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -52,6 +54,7 @@ class TaskAssignment:
     ended: tuple[int, ...] = ()
     files: tuple[tuple[int, tuple[FileRange, ...]], ...] = ()
     schemas: SchemaPins | None = None
+    projection: Projection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +141,12 @@ class Planner:
             if place[0] != self.app.control_topic and place[1] != FILES_PARTITION
         }
 
-    def assign(self, cut: CutBounds, tasks: int, schemas: SchemaPins | None = None) -> list[TaskAssignment]:
-        """Divide the cut among at most ``tasks`` tasks; return at least one assignment. ``schemas``: as in it."""
-        numbers = {self.app.control_topic: CONTROL} | {topic: self.app.topics.index(topic) for topic in self.app.topics}
+    def assign(
+        self, cut: CutBounds, tasks: int, schemas: SchemaPins | None = None, projection: Projection | None = None
+    ) -> list[TaskAssignment]:
+        """Divide the cut among at most ``tasks`` tasks; return at least one assignment. ``schemas``, ``projection``: as
+        in it."""
+        numbers = _numbers(self.app)
         ranges_by_task = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
         event_partitions = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
         starts = sorted(
@@ -162,9 +168,20 @@ class Planner:
                     if one.partition == FILES_PARTITION
                 ),
                 schemas,
+                projection,
             )
             for task, ranges in enumerate(ranges_by_task)
         ]
+
+
+def control_ranges(app: App, cut: CutBounds) -> list[OffsetRange]:
+    """Return the ranges of a cut in the control topic."""
+    return [one for one in ranges_between(cut.start, cut.end, _numbers(app)) if one.source == CONTROL]
+
+
+def _numbers(app: App) -> dict[str, int]:
+    """Return what the records of each topic have as ``source``."""
+    return {app.control_topic: CONTROL} | {topic: app.topics.index(topic) for topic in app.topics}
 
 
 def _passed_ms(start: CutClock, end: CutClock) -> int:

@@ -50,7 +50,7 @@ class ShardOutput:
     ``records`` and ``lanes`` are for the sinks, ``blocks`` for the shards of the next stage. ``metrics`` are those of
     this shard plus those that it received from shards of earlier stages. ``partitions``: the watermark of each source
     partition that has one; every shard knows all of them, so they are the same in all; so are ``streams``, the
-    published documents that the app has from the next cut on.
+    published documents that the app has from the next cut on. ``fields``: as in ``KernelOutput``.
     """
 
     shard: int
@@ -64,6 +64,7 @@ class ShardOutput:
     clock_ms: int
     metrics: ShardMetrics
     streams: Sequence[PublishedStream] = ()
+    fields: Mapping[str, frozenset[str]] | None = None
 
     def all_records(self) -> list[Record]:
         """Return the records of all lanes, in the order in which the sinks get them."""
@@ -134,6 +135,7 @@ class Shard:
             clock_ms=contents.clock_ms,
             metrics=sum(contents.metrics, ShardMetrics(written, int(loaded), self._counters(output))),
             streams=output.streams,
+            fields=output.fields,
         )
 
     def _counters(self, output: KernelOutput) -> Mapping[str, int]:

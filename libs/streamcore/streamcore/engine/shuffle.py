@@ -221,6 +221,7 @@ def _in_order(blobs: Sequence[bytes]) -> pl.DataFrame:
     """Return the rows sorted by partition and offset. The sort is stable: rows that stem from one event keep their
     order."""
     frames = [pl.read_ipc_stream(io.BytesIO(blob)) for blob in blobs]
-    frame = pl.concat(frames, rechunk=True) if len(frames) > 1 else frames[0]
+    # Blocks of late events have more columns (``Projection``), which are null in the other rows.
+    frame = pl.concat(frames, how="diagonal", rechunk=True) if len(frames) > 1 else frames[0]
     order = frame.select(code=pl.col(PARTITION).cast(pl.Int64) * (1 << 40) + pl.col(OFFSET))["code"]
     return frame if order.is_sorted() else frame[np.argsort(order.to_numpy(), kind="stable")]

@@ -231,7 +231,7 @@ class _Pass:
         self._append_nodes()
         store.write(code_list, before, after)
         store.drop_unused(self.first_of_pass)
-        self.matches.sort(key=_run_of)
+        self.matches.sort(key=_by_run)
         return self.matches
 
     def _runs(self) -> _Runs:
@@ -435,23 +435,23 @@ class _Pass:
             node = self.before[node - self.first_node]
         return [*self.store.nodes.chain(node), *reversed(recent)]
 
-    def step_of(self, node: int) -> int:
+    def find_step(self, node: int) -> int:
         """Return the step that took the event of a node."""
         return self.step[node - self.first_node] if node >= self.first_node else int(self.store.nodes.step[node])
 
-    def number_of(self, node: int) -> int:
+    def find_event(self, node: int) -> int:
         """Return the number of the event of a node."""
         if node >= self.first_node:
             return self.first_event + self.row[node - self.first_node]
         return int(self.store.nodes.event[node])
 
-    def time_of(self, node: int) -> int:
+    def find_time(self, node: int) -> int:
         """Return the time of the event of a node."""
         if node >= self.first_node:
             return self.times[self.row[node - self.first_node]]
         return int(self.store.nodes.event_ms[node])
 
-    def value_of(self, node: int, column: str) -> Any:
+    def read_node(self, node: int, column: str) -> Any:
         """Return a value of the event of a node."""
         if node >= self.first_node:
             return self.column(column)[self.row[node - self.first_node]]
@@ -585,7 +585,7 @@ class _Run:
     def _extend(self, partial: PartialMatch, target: int, step: int, row: int, ms: int) -> PartialMatch | None:
         """Return a partial match with one more event; None if that comes too late."""
         context = self.context
-        last_ms, goes_on = context.time_of(partial.node), context.step_of(partial.node) == step
+        last_ms, goes_on = context.find_time(partial.node), context.find_step(partial.node) == step
         limit_ms, limit = self.automaton.limits[step]
         if limit_ms is not None and (
             goes_on or limit is not WithinType.BETWEEN_TIMES
@@ -604,7 +604,12 @@ class _Run:
             return partial
         context, node = self.context, partial.node
         deadline = _deadline(
-            self.automaton, target, partial.started_ms, context.time_of(node), partial.step_ms, context.step_of(node)
+            self.automaton,
+            target,
+            partial.started_ms,
+            context.find_time(node),
+            partial.step_ms,
+            context.find_step(node),
         )
         return partial._replace(state=target, deadline_ms=deadline) if deadline > ms else None
 
@@ -617,10 +622,10 @@ class _Run:
         by_step: dict[str, list[int]] = {}
         if partial is not None:
             for node in self.context.chain(partial.node):
-                by_step.setdefault(automaton.steps[self.context.step_of(node)], []).append(node)
+                by_step.setdefault(automaton.steps[self.context.find_step(node)], []).append(node)
         for leaf in undecided:
             condition = automaton.iterative[leaf]
-            values = [read_events(read, by_step.get(read.step, ()), self.context.value_of) for read in condition.reads]
+            values = [read_events(read, by_step.get(read.step, ()), self.context.read_node) for read in condition.reads]
             if self.context.condition_holds(self.pattern, condition, row, values):
                 bits |= 1 << leaf
         return bits
@@ -669,12 +674,12 @@ class _Run:
         if kind is SkipKind.TO_NEXT:
             return lambda p: p.first > match.first
         if kind is SkipKind.PAST_LAST_EVENT:
-            last = context.number_of(match.node)
+            last = context.find_event(match.node)
             return lambda p: p.first > last
-        taken = [n for n in context.chain(match.node) if context.step_of(n) == self.automaton.skip_step]
+        taken = [n for n in context.chain(match.node) if context.find_step(n) == self.automaton.skip_step]
         if not taken:
             return lambda _: True
-        number = context.number_of(taken[0] if kind is SkipKind.TO_FIRST else taken[-1])
+        number = context.find_event(taken[0] if kind is SkipKind.TO_FIRST else taken[-1])
         return lambda p: p.first >= number
 
     def _emit(self, partial: PartialMatch, time_ms: int, *, timed_out: bool = False) -> None:
@@ -686,15 +691,15 @@ def _first(partial: PartialMatch) -> int:
     return partial.first
 
 
-def _run_of(match: Match) -> tuple[int, int]:
+def _by_run(match: Match) -> tuple[int, int]:
     return match.pattern, match.key_slot
 
 
-def read_value(read: MatchRead, nodes: Sequence[int], value_of: Callable[[int, str], Any]) -> Any:
+def read_value(read: MatchRead, nodes: Sequence[int], read_node: Callable[[int, str], Any]) -> Any:
     """Return an aggregate over the events of these nodes, which one step has taken."""
-    return read.compute(read_events(read, nodes, value_of))
+    return read.compute(read_events(read, nodes, read_node))
 
 
-def read_events(read: MatchRead, nodes: Sequence[int], value_of: Callable[[int, str], Any]) -> Sequence[Any]:
+def read_events(read: MatchRead, nodes: Sequence[int], read_node: Callable[[int, str], Any]) -> Sequence[Any]:
     """Return the values of these nodes that a read is about; the nodes, if it counts events."""
-    return [value_of(node, read.column) for node in nodes] if read.column else nodes
+    return [read_node(node, read.column) for node in nodes] if read.column else nodes

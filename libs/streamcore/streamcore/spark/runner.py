@@ -47,10 +47,12 @@ from streamcore.engine.inputs import kafka_topics, open_bounds, with_files
 from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.latency import lane_latencies, take_first_records
 from streamcore.engine.output import OutputCommitter
-from streamcore.engine.planner import Planner
+from streamcore.engine.planner import Planner, control_ranges
+from streamcore.engine.projection import Projection
 from streamcore.engine.report import CutReport, Listeners
 from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.broker_watch import BrokerWatch
+from streamcore.kafka.control_keys import ControlKeyReader
 from streamcore.kafka.delivery import DeliverySettings, OutRecord, WriterHooks, record_bytes
 from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
 from streamcore.kafka.markers import read_marker
@@ -66,7 +68,7 @@ from streamcore.schema_registry.store import SchemaStore
 from streamcore.schema_registry.waiting import SchemaPins
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.batch_boundary import BatchBoundary
-from streamcore.spark.collect import collect_shards
+from streamcore.spark.collect import ShardRow, collect_shards
 from streamcore.spark.failures import TaskFailed, explain_failure, explain_jvm_end
 from streamcore.spark.query import build_query
 from streamcore.spark.runtime import Runtime
@@ -156,6 +158,8 @@ class Runner:
         self._lag_tracker: LagTracker | None = None
         self.watch = CutWatch()
         self._schemas: SchemaStore | None = None
+        self._projection: Projection | None = None
+        self._control_keys = ControlKeyReader(settings.kafka)
         if topics := app.registry_topics:
             if settings.registry is None:
                 raise ConfigError(f"app {app.name}: topic {topics[0]} needs a schema registry; set schema_registry")
@@ -259,6 +263,7 @@ class Runner:
         All that needs no Spark comes first, because the first session may still be starting.
         """
         lease = self.runtime.lease
+        self._projection = None
         self._take_streams()
         hooks = WriterHooks(
             still_owner=lease.check, check_history=partial(self._check_history, epoch), replace_oversized=_truncate
@@ -445,6 +450,19 @@ class Runner:
         """Return what is pinned of the schemas of a batch: something only if it has run before."""
         return None if self._schemas is None else SchemaPins(batch, tuple(sorted(self._schemas.absent(batch))))
 
+    def project(self, cut: CutBounds) -> Projection | None:
+        """Return which fields of the events of a cut become columns; None for all."""
+        ranges = control_ranges(self.app, cut)
+        is_known = self._projection is not None and self._control_keys.all_begin_with(self.app.data_keys, ranges)
+        return self._projection if is_known else None
+
+    def take_projection(self, rows: Sequence[ShardRow]) -> None:
+        """Take from the shards of a cut which fields they read in the next one."""
+        read = [None if row.fields is None else json.loads(row.fields) for row in rows]
+        sets = [None if one is None else {name: frozenset(names) for name, names in one.items()} for one in read]
+        watermark_ms = max((row.watermark_ms for row in rows), default=0)
+        self._projection = Projection.of_next_cut(self.app, sets, watermark_ms)
+
     def record_failure(self, error: BaseException) -> None:
         """Keep the error of a cut, because Spark forwards only its text."""
         self._failure = error
@@ -477,7 +495,8 @@ class _Cuts:
     def _run_planned(self, frame: DataFrame, batch: int, cut: CutBounds) -> None:
         """Run steps 2 to 4."""
         pins = self.runner.schema_pins(batch)
-        assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism, pins)
+        projection = self.runner.project(cut)
+        assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism, pins, projection)
         self.session.sparkContext.setLocalProperty(ASSIGNMENTS_PROPERTY, encode_assignments(assignments))
         # 2. The only action on the frame: a second one would run the whole plan again.
         started_s = time.perf_counter()
@@ -485,6 +504,7 @@ class _Cuts:
         collected_s = time.perf_counter()
         published = [PublishedStream(*row) for result in rows for row in json.loads(result.streams)]
         self.runner.keep_streams(batch, published)
+        self.runner.take_projection(rows)
         # 3. All lanes of all shards, in the order of the shards.
         blobs = [row.records for row in rows if row.produced]
         committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)

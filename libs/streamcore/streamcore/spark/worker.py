@@ -71,7 +71,9 @@ def run_stage1(
     partitions = dict(assignment.partitions)
     pins = assignment.schemas
     schemas = NO_REGISTRY if store is None or pins is None else StoredSchemas(store, pins)
-    for block in ingest.process(batches, assignment.clock, partitions, assignment.ended, schemas):
+    for block in ingest.process(
+        batches, assignment.clock, partitions, assignment.ended, schemas, assignment.projection
+    ):
         columns = [
             pa.array([block.shard], pa.int32()),
             pa.array([int(block.kind)], pa.int32()),
@@ -155,5 +157,8 @@ def _to_row(output: ShardOutput) -> Row:
         shards_loaded=output.metrics.loaded,
         counters=orjson.dumps(output.metrics.counters).decode(),
         # They are equal in all shards, so only shard 0 reports them.
+        fields=orjson.dumps({name: sorted(names) for name, names in output.fields.items()}).decode()
+        if output.fields is not None
+        else None,
         streams=orjson.dumps([[s.topic, s.document] for s in output.streams] if output.shard == 0 else []).decode(),
     )

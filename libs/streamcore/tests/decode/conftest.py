@@ -19,6 +19,7 @@ from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.text.line_decoder import LineDecoder
 from streamcore.decode.types import Decoded, Decoder, RawBatch
 from streamcore.schema import StreamSchema
+from tests.harness.decode.projections import decode_and_project
 
 CLOCK_MS = 1_800_000_000_000
 SCHEMA = StreamSchema.parse(
@@ -64,7 +65,7 @@ def check_agreement(
     records: Sequence[bytes | None],
 ) -> Decoded:
     """Decode by both ways and asserts that they say the same of every record."""
-    decoded = fast.decode(raw_batch(records))
+    decoded = decode_and_project(fast, raw_batch(records), schema)
     assert decoded.events.schema == schema.arrow
     assert decoded.events.num_rows + decoded.dead.num_rows == len(records)
     rows = iter(zip(*(decoded.events.column(i).to_pylist() for i in range(decoded.events.num_columns)), strict=True))

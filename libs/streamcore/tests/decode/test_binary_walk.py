@@ -22,6 +22,7 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.types import Decoder, RawBatch
 from streamcore.schema import StreamSchema
+from tests.harness.decode.projections import decode_and_project
 from tests.harness.decode.random_avro import varint
 from tests.harness.decode.registered_records import CLOCK_MS
 from tests.harness.decode.spoil import spoil
@@ -161,7 +162,7 @@ def batch_of(records: Sequence[bytes]) -> RawBatch:
 
 def check(decoder: Decoder, reference: Callable[[bytes | None, int], Any], records: Sequence[bytes]) -> int:
     """Check that both say the same of each record; return the number of events."""
-    decoded = decoder.decode(batch_of(records))
+    decoded = decode_and_project(decoder, batch_of(records), STREAM)
     columns = [decoded.events.column(i) for i in range(len(STREAM.fields))]
     raw = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in columns]
     rows = iter(zip(*(column.to_pylist() for column in raw), strict=True))

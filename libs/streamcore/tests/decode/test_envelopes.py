@@ -31,6 +31,7 @@ from streamcore.errors import ConfigError
 from streamcore.schema import StreamCondition, StreamSchema
 from streamcore.schema.record_layout import header_names
 from streamcore.timestamps import load_zone
+from tests.harness.decode.projections import decode_and_project
 
 CLOCK_MS = 1_800_000_000_000
 LIMITS = DecodeLimits()
@@ -108,9 +109,8 @@ def by_reference(schema: StreamSchema, record: StreamRecord) -> tuple[Physical, 
 
 def agree(schema: StreamSchema, records: Sequence[StreamRecord]) -> Decoded:
     """Decode in columns and by the reference; assert that both are equal in every record."""
-    decoded = OwnEvents(TopicStream(schema, JSON), LIMITS, ExtraFields.IGNORE).decode(
-        batch(records, header_names(schema))
-    )
+    decoder = OwnEvents(TopicStream(schema, JSON), LIMITS, ExtraFields.IGNORE)
+    decoded = decode_and_project(decoder, batch(records, header_names(schema)), schema)
     rows = iter(zip(*(decoded.events.column(n).to_pylist() for n in schema.names), strict=True))
     dead, ignored = iter(decoded.dead.to_pylist()), iter(decoded.ignored)
     for row, record in enumerate(records):

@@ -18,6 +18,7 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
+from tests.harness.decode.projections import decode_and_project
 
 CLOCK_MS = 1_800_000_000_000
 #: A record of AWS CloudTrail has its fields in such places.
@@ -46,7 +47,9 @@ def decode(
         offset=pa.array([*range(count)], pa.int64()),
         clock_ms=CLOCK_MS,
     )
-    return form.decoder(stream or schema(), limits=DecodeLimits(), extra_fields=extra).decode(batch)
+    stream = stream or schema()
+    decoder = form.decoder(stream, limits=DecodeLimits(), extra_fields=extra)
+    return decode_and_project(decoder, batch, stream)
 
 
 def event(**members: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from streamcore.decode.types import Decoded, RawBatch
 from streamcore.errors import ConfigError
 from streamcore.schema import LONG, STRING, StreamSchema, Type, array_of, map_of, struct_of
 from streamcore.wire.map_entries import KEY, VALUE
+from tests.harness.decode.projections import decode_and_project
 from tests.harness.decode.random_avro import zigzag
 
 CLOCK_MS = 1_800_000_000_000
@@ -36,7 +37,8 @@ def decode(records: list[bytes], form: InputFormat = JSON, schema: StreamSchema 
         offset=pa.array([*range(count)], pa.int64()),
         clock_ms=CLOCK_MS,
     )
-    return form.decoder(schema, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE).decode(batch)
+    decoder = form.decoder(schema, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
+    return decode_and_project(decoder, batch, schema)
 
 
 def reason(value: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from streamcore.app import CONTROL, App, Source
 from streamcore.checkpoint.offset_log import CutBounds, OffsetLog
 from streamcore.cuts.cut_clock import CutClock, CutTimer
-from streamcore.engine.planner import Planner, TaskAssignment
+from streamcore.engine.planner import Planner, TaskAssignment, control_ranges
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.limits import Limits
 from streamcore.offsets import PARTITIONS_PER_TOPIC, OffsetRange, StreamOffsets, TopicPartition
@@ -145,7 +145,8 @@ def test_a_lost_offset_is_not_replaced_by_a_guess(log: OffsetLog) -> None:
 def test_the_task_assignments_hold_all_spans_and_one_of_them_lists_the_partitions(log: OffsetLog) -> None:
     start = StreamOffsets(CutClock.at(1), {("tx", 0): 0, ("tx", 1): 5, ("ty", 0): 3, ("control", 0): 0})
     end = StreamOffsets(CutClock.at(9), {("tx", 0): 6, ("tx", 1): 5, ("ty", 0): 4, ("control", 0): 2})
-    shares = planner(log, Topics({})).assign(CutBounds(start, end), 2)
+    plan = planner(log, Topics({}))
+    shares = plan.assign(CutBounds(start, end), 2)
     assert [share.clock for share in shares] == [end.clock, end.clock]
     assert [share.partitions for share in shares] == [((0, 0), (1, 5), (PARTITIONS_PER_TOPIC, 3)), ()]
     spans = {span for share in shares for span in share.ranges}
@@ -154,6 +155,7 @@ def test_the_task_assignments_hold_all_spans_and_one_of_them_lists_the_partition
         OffsetRange(1, "ty", 0, 3, 4),
         OffsetRange(CONTROL, "control", 0, 0, 2),
     }
+    assert control_ranges(plan.app, CutBounds(start, end)) == [OffsetRange(CONTROL, "control", 0, 0, 2)]
 
 
 def test_an_empty_cut_has_one_task_that_carries_the_time(log: OffsetLog) -> None:

@@ -17,6 +17,7 @@ from confluent_kafka import admin
 
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.kafka import data_clients as clients
+from streamcore.kafka.control_keys import ControlKeyReader
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
@@ -84,6 +85,22 @@ def test_the_reader_returns_the_headers_that_are_named(
     (batch,) = reader.read([OffsetRange(0, topic, 0, 0, 2)], headers=("kind", "none"))
     columns = {name: column.to_pylist() for name, column in header_columns(batch).items()}
     assert columns == {"kind": [b"b", None], "none": [None, None]}, "of two with one name the last one counts"
+
+
+def test_keys_of_control_records_say_what_they_are_about(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+    topic, producer = new_topic(), clients.producer(kafka)
+    for key in (b"list/a", b"part/b", b"rule", b"list/a", None, b"list/c"):
+        producer.produce(topic, b"v", key)
+    assert producer.flush(30) == 0
+    reader, data = ControlKeyReader(kafka), (b"list/", b"part/")
+    found = {
+        (start, end): reader.all_begin_with(data, [OffsetRange(-1, topic, 0, start, end)])
+        for start, end in ((0, 2), (1, 3), (3, 4), (3, 5), (5, 6), (0, 6))
+    }
+    assert [span for span, is_data in found.items() if is_data] == [(0, 2), (3, 4), (5, 6)]
+    assert not reader.all_begin_with((), [OffsetRange(-1, topic, 0, 0, 1)])
+    assert not reader.all_begin_with(data, [OffsetRange(-1, topic, 0, 0, 5_000)]), "so many are not read twice"
+    assert reader.all_begin_with(data, [])
 
 
 def test_ranges_are_read_with_keys_values_and_source(

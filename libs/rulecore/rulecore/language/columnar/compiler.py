@@ -259,7 +259,7 @@ def _arrays_overlap(left: Expr, right: Expr) -> pl.Expr:
     return _apply("exists", _compile(left), left.type.items, "__x", body)
 
 
-def _entries_of(function: str, entries: Expr, key: Expr) -> pl.Expr:
+def _apply_to_entries(function: str, entries: Expr, key: Expr) -> pl.Expr:
     """Apply a function to the entries of a map: whether they have a key."""
     entry = struct_of({KEY: STRING, VALUE: entries.type.items})
     equal = Compare.of("=", MemberOf.of(LambdaParameter(name="__x", type=entry), KEY), key)
@@ -267,12 +267,12 @@ def _entries_of(function: str, entries: Expr, key: Expr) -> pl.Expr:
 
 
 def _map_contains_key(entries: Expr, key: Expr) -> pl.Expr:
-    return pl.when(_compile(key).is_not_null()).then(_entries_of("exists", entries, key))
+    return pl.when(_compile(key).is_not_null()).then(_apply_to_entries("exists", entries, key))
 
 
 def _element_at(nested: Expr, key: Expr) -> pl.Expr:
     if nested.type.kind is Kind.MAP:
-        return _entries_of("filter", nested, key).list.first().struct.field(VALUE)
+        return _apply_to_entries("filter", nested, key).list.first().struct.field(VALUE)
 
     def place(number: pl.Expr) -> pl.Expr:
         from_start = pl.when(number.is_between(1, MAX_ELEMENTS)).then(number - 1)

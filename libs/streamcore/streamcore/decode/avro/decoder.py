@@ -146,6 +146,6 @@ class AvroDecoder:
             begins, ends, found = self._framing.narrow(starts.content, *starts.places(known_rows, len(known.prefix)))
             if found is not None and not found.all():
                 known_rows, begins, ends = known_rows[found], begins[found], ends[found]
-            walked = walk.decode(starts.content, begins, ends, records.clock_ms)
+            walked = walk.decode(starts.content, begins, ends, records.clock_ms, records.fields)
             add_part(parts, known_rows, walked.sure, walked.columns)
         return rows[~matched]

@@ -51,7 +51,7 @@ class JsonDecoder:
         """See ``RowsDecoder``."""
         valid = starts.lengths[rows] >= self._prefix_bytes
         begins, ends = starts.places(rows, self._prefix_bytes)
-        walked = self._walk.decode(starts.content, begins, ends, valid, records.clock_ms)
+        walked = self._walk.decode(starts.content, begins, ends, valid, records.clock_ms, records.fields)
         add_part(parts, rows, walked.sure, walked.columns)
         return self._reference.decode_rows(records, rows[~walked.sure], parts, self._prefix_bytes)
 

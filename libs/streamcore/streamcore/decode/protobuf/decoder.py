@@ -81,7 +81,7 @@ class ProtobufDecoder:
             head_rows = waiting if matched.all() else waiting[matched]
             if head.walk is not None:
                 places = starts.places(head_rows, len(head.begin))
-                walked = head.walk.decode(starts.content, *places, records.clock_ms)
+                walked = head.walk.decode(starts.content, *places, records.clock_ms, records.fields)
                 add_part(parts, head_rows, walked.sure, walked.columns)
             waiting = waiting[~matched]
         left = rows_without(rows, parts[decoded:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
@@ -19,7 +20,8 @@ from streamcore.schema import StreamSchema
 
 @dataclass(frozen=True, slots=True)
 class WalkedRecords:
-    """``sure``: of each record, whether it is decoded. ``columns``: the physical columns of those that are."""
+    """``sure``: of each record, whether it is decoded. ``columns``: the physical columns of those that are, of the
+    fields that were asked for."""
 
     sure: Bools
     columns: pa.Table
@@ -33,15 +35,23 @@ class RecordWalk:
         self._walk = FieldWalk(schema.tree, schema.fields, zone, limits, only_declared=only_declared)
         self._columns = RecordColumns(schema, limits)
 
-    def decode(self, source: Bytes, starts: Int64s, ends: Int64s, valid: Bools, clock_ms: int) -> WalkedRecords:
+    def decode(
+        self,
+        source: Bytes,
+        starts: Int64s,
+        ends: Int64s,
+        valid: Bools,
+        clock_ms: int,
+        fields: Collection[str] | None = None,
+    ) -> WalkedRecords:
         """Decode the records between these positions of ``source``. ``valid``: those that are not null. ``clock_ms``:
-        the clock of the cut, which limits event times."""
+        the clock of the cut, which limits event times. ``fields``: as in ``RawBatch``."""
         if self._walk.has_nested:
             source = np.concatenate([source, np.zeros(PAD, np.uint8)])
             source.flags.writeable = False
         walked = self._walk.walk(source, starts, ends)
         walked.sure[~valid] = False
-        return self._columns.finish(walked, clock_ms)
+        return self._columns.finish(walked, clock_ms, fields)
 
 
 class RecordColumns:
@@ -52,14 +62,15 @@ class RecordColumns:
         self._event_time = schema.names.index(schema.event_time) if schema.event_time else None
         self._columns = physical_schema(schema)
 
-    def finish(self, walked: WalkedFields, clock_ms: int) -> WalkedRecords:
+    def finish(self, walked: WalkedFields, clock_ms: int, fields: Collection[str] | None) -> WalkedRecords:
         """Return the columns of the records that are sure, and not too far ahead of the clock of the cut."""
         sure = walked.sure
         if self._event_time is not None:
             sure &= walked.values[self._event_time] <= clock_ms + self._max_future_ms
         rows = None if sure.all() else np.flatnonzero(sure)
-        columns = [walked.column(number, rows) for number in range(len(self._columns))]
-        return WalkedRecords(sure, pa.Table.from_arrays(columns, schema=self._columns))
+        wanted = [n for n, one in enumerate(self._columns) if fields is None or one.name in fields]
+        schema = pa.schema([self._columns.field(n) for n in wanted])
+        return WalkedRecords(sure, pa.Table.from_arrays([walked.column(n, rows) for n in wanted], schema=schema))
 
 
 def bytes_of(records: pa.LargeBinaryArray) -> tuple[Bytes, Int64s]:

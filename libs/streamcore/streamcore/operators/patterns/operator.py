@@ -229,7 +229,7 @@ class PatternOperator:
             match = matches[number]
             by_step = self._by_step(match)
             rows = timed_out if match.timed_out else main
-            reason = rows.add(number, by_step, self._value_of)
+            reason = rows.add(number, by_step, self._read_node)
             if reason is not None:
                 failed.append((number, self._as_json(by_step), reason))
             self._counts["timed_out" if match.timed_out else "matches"] += 1
@@ -253,12 +253,12 @@ class PatternOperator:
             by_step.setdefault(self.automaton.steps[steps[node]], []).append(node)
         return by_step
 
-    def _value_of(self, node: int, column: str) -> Any:
+    def _read_node(self, node: int, column: str) -> Any:
         return self._engine.store.nodes.values[column][node]
 
     def _as_json(self, by_step: Mapping[str, list[int]]) -> str:
         match = {
-            step: [{name: self._value_of(node, name) for name in self._events} for node in nodes]
+            step: [{name: self._read_node(node, name) for name in self._events} for node in nodes]
             for step, nodes in by_step.items()
         }
         return json.dumps(match, default=str)

@@ -45,13 +45,13 @@ class MatchColumns:
 
     def schema(self, schema: Schema) -> Schema:
         """Return the columns of the rows; ``schema``: those of events. ``ConfigError`` if it cannot work."""
-        return {name: _dtype_of(name, expression, schema) for name, expression in self.columns.items()}
+        return {name: _infer_dtype(name, expression, schema) for name, expression in self.columns.items()}
 
-    def rows(self, by_step: Mapping[str, list[int]], value_of: Callable[[int, str], Any]) -> list[dict[str, Any]]:
-        """Return the row of a match. ``by_step``: its nodes. ``value_of``: a value of a node."""
+    def rows(self, by_step: Mapping[str, list[int]], read_node: Callable[[int, str], Any]) -> list[dict[str, Any]]:
+        """Return the row of a match. ``by_step``: its nodes. ``read_node``: a value of a node."""
         row = {}
         for name, expression in self.columns.items():
-            values = [read_value(read, by_step.get(read.step, ()), value_of) for read in expression.reads]
+            values = [read_value(read, by_step.get(read.step, ()), read_node) for read in expression.reads]
             row[name] = expression.value({}, values)
         return [row]
 
@@ -88,15 +88,15 @@ class MatchRows:
         self.rows: list[dict[str, Any]] = []
         self.sources: list[int] = []
 
-    def add(self, number: int, by_step: Mapping[str, list[int]], value_of: Callable[[int, str], Any]) -> str | None:
+    def add(self, number: int, by_step: Mapping[str, list[int]], read_node: Callable[[int, str], Any]) -> str | None:
         """Add the rows of match ``number``. Return why that failed, or None."""
         output = self._output
         try:
             if isinstance(output, MatchColumns):
-                rows = output.rows(by_step, value_of)
+                rows = output.rows(by_step, read_node)
             else:
                 match = {
-                    step: [{name: value_of(node, name) for name in self._events} for node in nodes]
+                    step: [{name: read_node(node, name) for name in self._events} for node in nodes]
                     for step, nodes in by_step.items()
                 }
                 rows = [self._checked(row) for row in output.function(match)]
@@ -136,7 +136,7 @@ def check_match_condition(condition: MatchExpression, schema: Schema) -> None:
         raise ConfigError(f"{about}: it gives a {type(value).__name__}; write a condition, which is true or false")
 
 
-def _dtype_of(name: str, expression: MatchExpression, schema: Schema) -> pl.DataType:
+def _infer_dtype(name: str, expression: MatchExpression, schema: Schema) -> pl.DataType:
     if expression.is_read:
         return _read_dtype(f"select: column {name}", expression.reads[0], schema)
     sample = [_sample(_read_dtype(f"select: column {name}", read, schema)) for read in expression.reads]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import database_of
+from conftest import open_database
 from streamcore.sinks.postgres.sink import PostgresStep
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from tests.harness.cut_ids import cut_id
@@ -110,7 +110,7 @@ def own_server(new_postgres: NewPostgres) -> EmbeddedPostgres:
 @pytest.fixture
 def own_database(own_server: EmbeddedPostgres, new_sink_database: NewSinkDatabase) -> SinkDatabase:
     """Return a database on a server that the test may kill."""
-    sink_database = new_sink_database(database_of(own_server))
+    sink_database = new_sink_database(open_database(own_server))
     sink_database.run(*CREATE)
     return sink_database
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conftest import database_of
+from conftest import open_database
 from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
 from streamcore.sinks.postgres.settings import SslMode, Timeouts
 from streamcore.sinks.postgres.sink import PostgresStep
@@ -98,7 +98,7 @@ def test_a_frozen_server_is_reported_and_used_again_when_it_resumes(
     caplog.set_level(logging.INFO, "streamcore.outages")
     server = new_postgres()
     server.start()
-    sink_database = new_sink_database(database_of(server))
+    sink_database = new_sink_database(open_database(server))
     sink_database.run(CREATE)
     frozen: list[float] = []
 
@@ -215,7 +215,7 @@ def start_with_tls(server: EmbeddedPostgres, folder: Path) -> Path:
         copy.write_bytes(path.read_bytes())
         if account := server.files.account:
             os.chown(copy, account.uid, account.gid)
-    with database_of(server).connect() as connection:
+    with open_database(server).connect() as connection:
         connection.execute("ALTER SYSTEM SET ssl = on")
         connection.execute("SELECT pg_reload_conf()")
         while connection.execute("SHOW ssl").fetchone() != ("on",):
@@ -228,7 +228,7 @@ def test_with_tls_the_sink_writes_only_to_a_server_with_a_valid_certificate(
 ) -> None:
     server = new_postgres()
     cert = start_with_tls(server, tmp_path)
-    sink_database = new_sink_database(replace(database_of(server), host="localhost"))
+    sink_database = new_sink_database(replace(open_database(server), host="localhost"))
     sink_database.run(CREATE)
     proven: dict[str, Any] = {"sslmode": SslMode.VERIFY_FULL, "ca_file": cert}
     sink = sink_database.sink(KEYED, **proven)

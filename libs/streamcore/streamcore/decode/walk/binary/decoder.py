@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -51,9 +51,11 @@ class BinaryWalk:
         """Return the walk through Protobuf messages."""
         return cls(schema, limits, layout, steps, walk_messages)
 
-    def decode(self, source: Bytes, starts: Int64s, ends: Int64s, clock_ms: int) -> WalkedRecords:
+    def decode(
+        self, source: Bytes, starts: Int64s, ends: Int64s, clock_ms: int, fields: Collection[str] | None = None
+    ) -> WalkedRecords:
         """Decode the records between these positions of ``source``. ``clock_ms``: the clock of the cut, which limits
-        event times."""
+        event times. ``fields``: as in ``RawBatch``."""
         count, sure = len(starts), np.zeros(len(starts), np.bool_)
         walked = WalkedColumns(self._column_levels, self._capacities(count))
         steps, row = self._steps.steps.copy(), 0
@@ -85,7 +87,7 @@ class BinaryWalk:
         walked.levels[0, COUNT] = count
         self._rows_per_record = walked.levels[:, COUNT] / max(count, 1)
         reader = ColumnReader(walked, StoredTexts(source, self._names), self._steps.keys, self._zone, sure)
-        return self._columns.finish(reader.read_fields(self._types, self._layout.places), clock_ms)
+        return self._columns.finish(reader.read_fields(self._types, self._layout.places), clock_ms, fields)
 
     def _capacities(self, count: int) -> Int64s:
         rows_per_record = np.minimum(self._rows_per_record * _SPARE, _MOST_AT_FIRST)

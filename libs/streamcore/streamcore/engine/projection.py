@@ -1,0 +1,52 @@
+"""Which fields of a cut's events become columns: those that the kernel reads, as it says after each cut.
+
+Flink and Spark call this projection push-down. The records are checked in all fields, so which of them are events does
+not depend on the rules; the other fields cost no column, no shuffle and no memory. It changes no output: a cut runs
+again with all fields if the driver has started anew, and gives the same.
+
+A cut with control records has all fields too, unless all of them are data (``App.data_keys``): a rule that it publishes
+may read any. An event that is late (lane ``late``) keeps all fields: a cut begins with the watermark at which the one
+before ended, so stage 1 can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from streamcore.app import App
+from streamcore.schema import StreamSchema
+from streamcore.watermark import WatermarkStrategy
+
+FieldsByStream = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What stage 1 keeps of the events of a cut. ``fields``: of each stream. ``watermark_ms``: at the begin of the cut;
+    events before it keep all fields."""
+
+    fields: FieldsByStream
+    watermark_ms: int
+
+    @classmethod
+    def of_next_cut(cls, app: App, read: Iterable[FieldsByStream | None], watermark_ms: int) -> Projection | None:
+        """Return that of the cut after one that ends at this watermark; None if it has all fields.
+
+        ``read``: by the kernel of each shard of the last stage (``KernelOutput.fields``). They may differ: a rule is in
+        quarantine on the shard on which it failed before it is on all. A stage in front of the last one reads all.
+        """
+        found: dict[str, frozenset[str]] = {}
+        for fields in read:
+            if fields is None or len(app.stages) > 1:
+                return None
+            for stream, names in fields.items():
+                found[stream] = found.get(stream, frozenset()) | names
+        return cls(found, watermark_ms)
+
+    def project(self, schema: StreamSchema, strategy: WatermarkStrategy) -> frozenset[str] | None:
+        """Return the fields of a stream that become columns, with those of its watermark; None for all."""
+        if schema.name not in self.fields:
+            return None
+        needed = {schema.event_time, strategy.punctuation, strategy.end}
+        return self.fields[schema.name] | {name for name in needed if name}
