@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.decode.reject_codes import DecodeLimits
+from streamcore.decode.scalar.value_counts import values_of_element
 from streamcore.decode.walk.arrays import (
     Bools,
     StoredTexts,
@@ -41,10 +42,30 @@ from streamcore.wire.map_entries import VALUE
 UTC = ZoneInfo("UTC")
 
 
+@dataclass(frozen=True, slots=True)
+class ValuesLeft:
+    """How many values the arrays and maps of the records of a batch may still have (``scalar.value_counts``).
+
+    ``of_record``: of each record; less than 0 if it has too many. ``records``: the record of each value that is read.
+    """
+
+    of_record: Int64s
+    records: Int64s
+
+    def select(self, rows: Int64s) -> ValuesLeft:
+        """Return this for some of the values that are read."""
+        return ValuesLeft(self.of_record, self.records[rows])
+
+    def take(self, counts: Int64s) -> Bools:
+        """Count values of the record of each value; return of which ones it may have them."""
+        np.subtract.at(self.of_record, self.records, counts)
+        return self.of_record[self.records] >= 0
+
+
 class ValueReader(Protocol):
     """Reads values of one type."""
 
-    def read(self, source: Bytes, starts: Int64s, ends: Int64s) -> tuple[Bools, pa.Array]:
+    def read(self, source: Bytes, starts: Int64s, ends: Int64s, left: ValuesLeft) -> tuple[Bools, pa.Array]:
         """Return for each of these values whether it is read, and the column; one that is not read is arbitrary."""
         ...
 
@@ -73,8 +94,8 @@ class FieldWalk:
         """Whether a field is an array, a struct or a map. Then bytes must exist behind the source (``PAD``)."""
         return bool(self._nested)
 
-    def walk(self, source: Bytes, starts: Int64s, ends: Int64s) -> WalkedFields:
-        """Walk through the values between these positions of ``source``."""
+    def walk(self, source: Bytes, starts: Int64s, ends: Int64s, left: ValuesLeft | None = None) -> WalkedFields:
+        """Walk through the values between these positions of ``source``. ``left``: None if they are the records."""
         count, table = len(starts), self._table
         fields = len(self._fields)
         resolved = np.empty(int((ends - starts).sum()) + VECTOR, np.uint8)  # most pages of it are never used
@@ -106,8 +127,11 @@ class FieldWalk:
         for number, field in enumerate(self._fields):
             if field.type.kind is Kind.TIMESTAMP:
                 sure &= to_utc(self._zone, values[number], found[number], sure)
+        if self._nested and left is None:
+            left = ValuesLeft(np.full(count, self._limits.max_record_values), np.arange(count))
         for number, reader in self._nested.items():
-            walked.read_nested(number, reader)
+            assert left is not None
+            walked.read_nested(number, reader, left)
         return walked
 
 
@@ -123,11 +147,12 @@ class WalkedFields:
     sure: Bools
     nested: dict[int, pa.Array]
 
-    def read_nested(self, number: int, reader: ValueReader) -> None:
+    def read_nested(self, number: int, reader: ValueReader, left: ValuesLeft) -> None:
         """Read the column of a nested field; a record in which it cannot be read is not sure."""
         present = np.flatnonzero(self.sure & (self.found[number] != ABSENT))
         starts = self.values[number][present]
-        read, column = reader.read(self.texts.source, starts, starts + self.lengths[number][present])
+        ends = starts + self.lengths[number][present]
+        read, column = reader.read(self.texts.source, starts, ends, left.select(present))
         self.sure[present[~read]] = False
         self.nested[number] = spread(column, present, len(self.sure))
 
@@ -147,7 +172,13 @@ class ScalarReader:
     def __init__(self, kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> None:
         self._walk = FieldWalk(0, [Field(VALUE, kind)], zone, limits)
 
-    def read(self, source: Bytes, starts: Int64s, ends: Int64s) -> tuple[Bools, pa.Array]:
+    def read(
+        self,
+        source: Bytes,
+        starts: Int64s,
+        ends: Int64s,
+        left: ValuesLeft | None = None,  # noqa: ARG002 - it has no arrays
+    ) -> tuple[Bools, pa.Array]:
         walked = self._walk.walk(source, starts, ends)
         walked.lengths[:, ~walked.sure] = 0  # of a string that is not read, the bytes are not copied
         return walked.sure, walked.column(0, None)
@@ -161,8 +192,8 @@ class _StructReader:
         self._walk = FieldWalk(build_tree((f.name,) for f in fields), fields, zone, limits)
         self._kind = kind.arrow
 
-    def read(self, source: Bytes, starts: Int64s, ends: Int64s) -> tuple[Bools, pa.Array]:
-        walked = self._walk.walk(source, starts, ends)
+    def read(self, source: Bytes, starts: Int64s, ends: Int64s, left: ValuesLeft) -> tuple[Bools, pa.Array]:
+        walked = self._walk.walk(source, starts, ends, left)
         walked.lengths[:, ~walked.sure] = 0
         columns = [walked.column(number, None) for number in range(len(walked.types))]
         return walked.sure, struct_array(self._kind, columns, np.ones(len(walked.sure), np.uint8))
@@ -174,16 +205,21 @@ class _ListReader:
     def __init__(self, kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> None:
         self._keys = ScalarReader(STRING, zone, limits) if kind.kind is Kind.MAP else None
         self._items = _reader(kind.items, zone, limits)
-        self._kind = kind.arrow
+        self._kind, self._values_of_element = kind.arrow, values_of_element(kind)
         self._opens = OPEN_ARRAY if kind.kind is Kind.ARRAY else OPEN_OBJECT
 
-    def read(self, source: Bytes, starts: Int64s, ends: Int64s) -> tuple[Bools, pa.Array]:
+    def read(self, source: Bytes, starts: Int64s, ends: Int64s, left: ValuesLeft) -> tuple[Bools, pa.Array]:
         sure = source[starts] == self._opens
         sizes = np.where(sure, ends - starts, 0)
         found = find_elements(source, starts, sizes)
+        few = left.take(np.diff(found.behind) * self._values_of_element)
+        if not few.all():  # the elements of the others must not become columns
+            sure &= few
+            found = find_elements(source, starts, np.where(few, sizes, 0))
         owners = np.repeat(np.arange(len(starts)), np.diff(found.behind))
         present = np.flatnonzero(~found.nulls)
-        read, items = self._items.read(source, found.starts[present], found.ends[present])
+        inside = left.select(owners[present])
+        read, items = self._items.read(source, found.starts[present], found.ends[present], inside)
         sure[owners[present[~read]]] = False
         items = spread(items, present, len(found.nulls))
         if self._keys is not None:
