@@ -2,13 +2,14 @@
 
 The walk reads the fields of an object, and of an array, a struct or a map where its bytes are. These bytes are walked
 again, as the records of a smaller schema: the elements of all arrays of a batch in one call. So the compiled walk knows
-no recursion, and a value inside ``n`` others is passed over ``n`` times.
+no recursion, and a value inside ``n`` others is passed over ``n`` times. Where the elements of an array begin is found
+while it is passed over; of arrays right in arrays it is found in a pass of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
@@ -29,7 +30,16 @@ from streamcore.decode.walk.arrays import (
     struct_array,
 )
 from streamcore.decode.walk.batch import walk_batch
-from streamcore.decode.walk.elements import find_elements
+from streamcore.decode.walk.elements import (
+    END,
+    KEY_END,
+    KEY_START,
+    START,
+    Elements,
+    find_elements,
+    gather_elements,
+    make_items,
+)
 from streamcore.decode.walk.fields import ABSENT, LOCAL
 from streamcore.decode.walk.grammar import OPEN_ARRAY, OPEN_OBJECT
 from streamcore.decode.walk.tree import Int64s, build_nodes
@@ -88,6 +98,7 @@ class FieldWalk:
         self._record = np.empty(limits.max_record_bytes + self._table.pad, np.uint8)
         self._required = np.array([i for i, f in enumerate(fields) if not f.nullable], np.int64)
         self._nested = {i: _reader(f.type, zone, limits) for i, f in enumerate(fields) if f.type.is_nested}
+        self._has_lists = any(isinstance(reader, _ListReader) for reader in self._nested.values())
 
     @property
     def has_nested(self) -> bool:
@@ -98,7 +109,9 @@ class FieldWalk:
         """Walk through the values between these positions of ``source``. ``left``: None if they are the records."""
         count, table = len(starts), self._table
         fields = len(self._fields)
-        resolved = np.empty(int((ends - starts).sum()) + VECTOR, np.uint8)  # most pages of it are never used
+        size = int((ends - starts).sum())
+        resolved = np.empty(size + VECTOR, np.uint8)  # most pages of it are never used
+        items = make_items(size if self._has_lists else 0)
         values, lengths = np.zeros((fields, count), np.int64), np.zeros((fields, count), np.int64)
         found, sure = np.zeros((fields, count), np.uint8), np.zeros(count, np.bool_)
         walk_batch(
@@ -120,12 +133,14 @@ class FieldWalk:
             found,
             resolved,
             np.zeros(1, np.int64),
+            items,
+            np.zeros(1, np.int64),
             sure,  # type: ignore[arg-type]
         )
         texts = StoredTexts(source, resolved)
-        walked = WalkedFields([f.type for f in self._fields], texts, values, lengths, found, sure, {})
-        for number, field in enumerate(self._fields):
-            if field.type.kind is Kind.TIMESTAMP:
+        walked = WalkedFields([f.type for f in self._fields], texts, values, lengths, found, sure, {}, items)
+        for number, one in enumerate(self._fields):
+            if one.type.kind is Kind.TIMESTAMP:
                 sure &= to_utc(self._zone, values[number], found[number], sure)
         if self._nested and left is None:
             left = ValuesLeft(np.full(count, self._limits.max_record_values), np.arange(count))
@@ -137,7 +152,8 @@ class FieldWalk:
 
 @dataclass(frozen=True, slots=True)
 class WalkedFields:
-    """The values of fields, as ``read_field`` leaves them; ``nested``: the columns that are read from their bytes."""
+    """The values of fields, as ``read_field`` leaves them; ``nested``: the columns that are read from their bytes, or
+    from ``items``."""
 
     types: Sequence[Type]
     texts: StoredTexts
@@ -146,13 +162,18 @@ class WalkedFields:
     found: Bytes
     sure: Bools
     nested: dict[int, pa.Array]
+    items: Int64s = field(default_factory=lambda: make_items(0))
 
     def read_nested(self, number: int, reader: ValueReader, left: ValuesLeft) -> None:
         """Read the column of a nested field; a record in which it cannot be read is not sure."""
         present = np.flatnonzero(self.sure & (self.found[number] != ABSENT))
-        starts = self.values[number][present]
-        ends = starts + self.lengths[number][present]
-        read, column = reader.read(self.texts.source, starts, ends, left.select(present))
+        values, lengths, source = self.values[number][present], self.lengths[number][present], self.texts.source
+        if isinstance(reader, _ListReader):
+            read, column = reader.read_elements(
+                source, gather_elements(self.items, values, lengths), left.select(present)
+            )
+        else:
+            read, column = reader.read(source, values, values + lengths, left.select(present))
         self.sure[present[~read]] = False
         self.nested[number] = spread(column, present, len(self.sure))
 
@@ -209,25 +230,28 @@ class _ListReader:
         self._opens = OPEN_ARRAY if kind.kind is Kind.ARRAY else OPEN_OBJECT
 
     def read(self, source: Bytes, starts: Int64s, ends: Int64s, left: ValuesLeft) -> tuple[Bools, pa.Array]:
-        sure = source[starts] == self._opens
-        sizes = np.where(sure, ends - starts, 0)
-        found = find_elements(source, starts, sizes)
-        few = left.take(np.diff(found.behind) * self._values_of_element)
-        if not few.all():  # the elements of the others must not become columns
-            sure &= few
-            found = find_elements(source, starts, np.where(few, sizes, 0))
-        owners = np.repeat(np.arange(len(starts)), np.diff(found.behind))
-        present = np.flatnonzero(~found.nulls)
-        inside = left.select(owners[present])
-        read, items = self._items.read(source, found.starts[present], found.ends[present], inside)
+        opened = source[starts] == self._opens
+        elements = find_elements(source, starts, np.where(opened, ends - starts, 0))
+        read, column = self.read_elements(source, elements, left)
+        return read & opened, column
+
+    def read_elements(self, source: Bytes, elements: Elements, left: ValuesLeft) -> tuple[Bools, pa.Array]:
+        """Read the values with these elements, as ``read`` does."""
+        sure = left.take(elements.counts * self._values_of_element)
+        if not sure.all():  # the elements of the others must not become columns
+            elements = elements.select(sure)
+        owners, nulls = np.repeat(np.arange(len(sure)), elements.counts), elements.find_nulls(source)
+        present = np.flatnonzero(~nulls)
+        starts, ends = elements.items[START][present], elements.items[END][present]
+        read, items = self._items.read(source, starts, ends, left.select(owners[present]))
         sure[owners[present[~read]]] = False
-        items = spread(items, present, len(found.nulls))
+        items = spread(items, present, len(nulls))
         if self._keys is not None:
-            read, keys = self._keys.read(source, found.key_starts, found.key_ends)
+            read, keys = self._keys.read(source, elements.items[KEY_START], elements.items[KEY_END])
             sure[owners[~read]] = False
-            sure[have_repeated_keys(keys, found.behind)] = False
+            sure[have_repeated_keys(keys, elements.behind)] = False
             items = entries_array(self._kind, keys, items)
-        return sure, list_array(self._kind, found.behind, items, np.ones(len(starts), np.uint8))
+        return sure, list_array(self._kind, elements.behind, items, np.ones(len(sure), np.uint8))
 
 
 def _reader(kind: Type, zone: ZoneInfo, limits: DecodeLimits) -> ValueReader:
