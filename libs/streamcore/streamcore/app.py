@@ -136,7 +136,11 @@ def check_shared_topic(shared: Sequence[Source], where: str) -> None:
 
 def decode_limits(limits: Limits) -> DecodeLimits:
     """Return the limits of one record."""
-    return DecodeLimits(max_record_bytes=limits.max_record_bytes, max_future_ms=limits.max_future_ms)
+    return DecodeLimits(
+        max_record_bytes=limits.max_record_bytes,
+        max_future_ms=limits.max_future_ms,
+        max_record_values=limits.max_record_values,
+    )
 
 
 _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
