@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from streamcore.schema_registry.store import SchemaStore
 from streamcore.schema_registry.waiting import SchemaPins, StoredSchemas
 from streamcore.storage import LocalObjectStore
 
+pytestmark = pytest.mark.slow
 SECRET = "s3cret-of-the-registry"
 #: Sends the answer to a request of this path.
 Answer = Callable[[socket.socket, str], None]
@@ -80,9 +82,9 @@ def serve() -> Iterator[Callable[[Answer | bytes], Server]]:
 
 def fails(url: str, timeout_ms: int = 5_000) -> str:
     """Ask for a schema, and return the message of the failure."""
-    with closing(RegistryClient(RegistrySettings(url, request_timeout_ms=timeout_ms))) as client:
-        with pytest.raises(Retryable) as error:
-            client.schema(1)
+    client = RegistryClient(RegistrySettings(url, request_timeout_ms=timeout_ms))
+    with closing(client), pytest.raises(Retryable) as error:
+        client.schema(1)
     return str(error.value)
 
 
@@ -249,8 +251,6 @@ def test_an_address_that_cannot_be_one_is_an_error_at_the_start(url: str) -> Non
 
 
 def test_a_key_with_a_pass_phrase_is_an_outage_and_asks_nobody(tmp_path: Path) -> None:
-    import subprocess
-
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     options = ["-newkey", "rsa:2048", "-passout", "pass:abcd", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", "-x509", *options, "-subj", "/CN=c"], check=True, capture_output=True)
@@ -358,7 +358,7 @@ def test_an_id_that_means_another_schema_now_is_reported_and_the_first_one_stays
     lookups = lookups_at(url, tmp_path, 5_000)
     lookups.prefetch()
     assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == [
-        f"schema registry {url}: schema 5 is not the one that it was when the app first saw the id; records with it are "
-        "still decoded by that one. Ids are given once: if the registry was set up anew, give it another url"
+        f"schema registry {url}: schema 5 is not the one that it was when the app first saw the id; records with it "
+        "are still decoded by that one. Ids are given once: if the registry was set up anew, give it another url"
     ]
     assert lookups._store.read(5) == RegisteredSchema(5, "AVRO", "one")
