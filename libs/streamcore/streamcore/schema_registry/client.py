@@ -167,7 +167,10 @@ class RegistryClient:
                 else:
                     said = _line(str(error)) or type(error).__name__
                 if fresh or late:
-                    raise Retryable(f"GET {path}: {said}; is it up and reachable?") from error
+                    hint = "is it up and reachable?"
+                    if isinstance(error, ssl.SSLError):
+                        hint = "check schema_registry.url, ca_file, cert_file and key_file"
+                    raise Retryable(f"GET {path}: {said}; {hint}") from error
         raise AssertionError("the second attempt answers or raises")
 
     def _try(self, path: str, deadline_s: float) -> tuple[http.client.HTTPResponse, bytes]:
