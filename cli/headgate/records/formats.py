@@ -79,7 +79,7 @@ class RegistryLookup:
             for number in {*ids} - self.found.keys():
                 self.found[number] = self.client.schema(number)
         except Retryable as error:
-            raise InputError(str(error)) from error
+            raise InputError(f"{self.client.name}: {error}") from error
         return {number: self.found[number] for number in ids}
 
 

@@ -77,7 +77,7 @@ def _message_name(schema: ProtoSchema, record: bytes) -> str | None:
 def _title(text: str) -> str | None:
     try:
         document = json.loads(text)
-    except ValueError:
+        title = document.get("title") if isinstance(document, dict) else None
+        return title if isinstance(title, str) and title.encode() else None
+    except (ValueError, RecursionError):  # no JSON, or a title that is no Unicode
         return None
-    title = document.get("title") if isinstance(document, dict) else None
-    return title if isinstance(title, str) else None
