@@ -36,6 +36,7 @@ from streamcore.schema import OFFSET, PARTITION
 from streamcore.schema.published_stream import PublishedStream
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.cold.cold_state import ColdState
+from streamcore.state.log_copies import copies_for
 from streamcore.state.state_log import HEAD, StateLog
 from streamcore.watermark import NO_WATERMARK, PartitionTime, Progress, WatermarkState
 from streamcore.wire.arrow_ipc import to_table
@@ -96,7 +97,11 @@ class Shard:
         if hasattr(self, "kernel"):
             self.close()
         self.kernel: Kernel = self.app.stages[self.stage]()
-        self.log = StateLog(self.app.state, page_kernel(self.app, self.stage, self.number, self.kernel))
+        self.log = StateLog(
+            self.app.state,
+            page_kernel(self.app, self.stage, self.number, self.kernel),
+            copies_for(f"{self.app.name}-{self.stage}-{self.number}"),
+        )
         self.times = [WatermarkState() for _ in self.app.watermark_groups]
         self.clean = True
 
