@@ -23,8 +23,8 @@ from streamcore.cuts.cut_clock import CutClock
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
 from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch
+from streamcore.engine.block_kind import BlockKind
 from streamcore.engine.shuffle import (
-    BlockKind,
     ShardMetrics,
     ShuffleBlock,
     pack_control,

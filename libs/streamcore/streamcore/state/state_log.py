@@ -108,9 +108,7 @@ class StateLog:
     every blob is read from the store.
     """
 
-    def __init__(
-        self, settings: StateSettings, cold: ColdState | None = None, copies: LogCopies | None = None
-    ) -> None:
+    def __init__(self, settings: StateSettings, cold: ColdState | None = None, copies: LogCopies | None = None) -> None:
         self.settings = settings
         self.cold = cold
         self.copies = copies
