@@ -64,6 +64,7 @@ class EventDeduplication:
             when_full=WhenFull.FORGET_OLDEST,
             duplicates=Duplicates.COUNT,
             content_columns=(_CONTENT,),
+            nested_contents=any(field.type.is_nested for field in schema.fields if field.name != schema.event_id),
         )
         id_type = pl.Series(schema.arrow.empty_table().column(self._id)).dtype
         self.operator = Deduplicate(spec, {_ID: id_type, _CONTENT: pl.Int64(), EVENT_MS: pl.Int64()})

@@ -40,7 +40,7 @@ from streamcore.hashing import UInt64Array, fingerprint_columns, hash_contents
 from streamcore.limits import MAX_EVENT_IDS
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.deduplication.paging import PagedIds
-from streamcore.operators.deduplication.seen_ids import NO_ENTRY, IdHashes, Mask, SeenIds
+from streamcore.operators.deduplication.seen_ids import CONTENT, NESTED_CONTENT, NO_ENTRY, IdHashes, Mask, SeenIds
 from streamcore.operators.deduplication.within_cut import NO_ROW, repeated_within_cut
 from streamcore.schema import EVENT_MS
 from streamcore.state.key_value_table import KeyValueTable
@@ -83,7 +83,7 @@ class Deduplication:
     far apart in event time two rows of an id can be and still be one event. ``max_ids``: how many ids a shard stores
     after a cut, at 40 to 85 bytes each. ``content_columns``: if given, duplicates whose values in them differ from
     those of the row that passed are counted, at 8 more bytes for each id. If a row is near two rows of its id that
-    passed, it is compared with one of them.
+    passed, it is compared with one of them. ``nested_contents``: whether values in them are arrays, structs or maps.
     """
 
     id_columns: tuple[str, ...]
@@ -92,6 +92,7 @@ class Deduplication:
     when_full: WhenFull = WhenFull.PASS
     duplicates: Duplicates = Duplicates.PORT
     content_columns: tuple[str, ...] = ()
+    nested_contents: bool = False
 
     def __post_init__(self) -> None:
         if not self.id_columns or len(set(self.id_columns)) < len(self.id_columns):
@@ -143,7 +144,8 @@ class Deduplicate:
     def __init__(self, spec: Deduplication, schema: Mapping[str, pl.DataType]) -> None:
         spec.check(schema)
         self.spec = spec
-        self._seen = SeenIds(spec.horizon_ms, with_contents=bool(spec.content_columns))
+        stored = NESTED_CONTENT if spec.nested_contents else CONTENT
+        self._seen = SeenIds(spec.horizon_ms, content=stored if spec.content_columns else None)
         self.paged_state = PagedIds(self._seen)
         self._limits = KeyValueTable(merged(_latest_floor))
         self._counts = {"duplicates": 0, "late": 0, "without_id": 0, "not_remembered": 0, "evicted": 0}
