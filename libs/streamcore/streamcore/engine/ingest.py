@@ -24,9 +24,9 @@ from streamcore.cuts.cut_clock import CutClock
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
 from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch, dead_table
+from streamcore.engine.block_kind import BlockKind
 from streamcore.engine.projection import Projection
 from streamcore.engine.shuffle import (
-    BlockKind,
     ShardMetrics,
     ShuffleBlock,
     pack_control,
