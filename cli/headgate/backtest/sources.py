@@ -1,8 +1,8 @@
 """Where a back-test's events come from: Parquet files, or ranges of topics. Both give batches of the events of streams.
 
-Promises: rows of files become the events that a replay of the files of a stream into one partition would give, in the order of the
-files' names; records of a topic become the events that the app decodes of them. Records that cannot be decoded are
-counted with the decoder's reason.
+Promises: rows of files become the events that a replay of the files of a stream into one partition would give, in the
+order of the files' names; records of a topic become the events that the app decodes of them. Records that
+cannot be decoded are counted with the decoder's reason.
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ def _start(
 
 
 def _coverage_note(found: KeyEvents, key: Mapping[str, object], schema: StreamSchema) -> tuple[str, ...]:
-    about = f"{sum(frame.height for frame in found.frames.values()):,} events of {show_key(key, schema)} among {found.read:,} records"
+    count = sum(frame.height for frame in found.frames.values())
+    about = f"{count:,} events of {show_key(key, schema)} among {found.read:,} records"
     if found.complete:
         return (f"based on {about}",)
     return (f"based on {about}; older events count too: raise --scan",)

@@ -44,7 +44,8 @@ class Lateness:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The events that count by stream, and the question about them. ``about``: the event or key in question, for users.
-    ``record``: the record in question, if there is one. ``place``: source partition and offset of the event in question.
+    ``record``: the record in question, if there is one. ``place``: source partition and offset of the event in
+    question.
 
     ``dead``: the reason why that record is not an event; then there are no events. ``late``: the lateness of the event
     in question, if it was late. ``question.row`` follows from ``place``.

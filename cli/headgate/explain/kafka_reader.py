@@ -42,8 +42,8 @@ class KafkaRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyEvents:
-    """The result of a search for a key's events. ``frames``: the events by stream, in order of partition and offset. ``read``: the number
-    of records read; ``latest_ms``: the latest event time in them.
+    """The result of a search for a key's events. ``frames``: the events by stream, in order of partition and offset.
+    ``read``: the number of records read; ``latest_ms``: the latest event time in them.
 
     ``complete``: False if the search reached its limit before it had gone back far enough in event time.
     """

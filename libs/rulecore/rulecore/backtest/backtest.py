@@ -1,7 +1,8 @@
 """A back-test: evaluates rules on past events, counts their hits by rule, and compares them with the live versions.
 
 The caller passes the events of one stream, or of the streams of a union, in order of arrival, cut by cut. Each cut has
-the watermark that it would have had in production. ``rulecore.backtest.run`` divides the rules between matcher and kernel.
+the watermark that it would have had in production.
+``rulecore.backtest.run`` divides the rules between matcher and kernel.
 
 Memory grows with the state of the rules, not with the number of events. Every rule is evaluated, whatever its mode and
 its dates of effect are. A window that is still open when the events end has not fired, as in production at that moment.
