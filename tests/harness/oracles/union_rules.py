@@ -14,21 +14,26 @@ T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
 USERS = ("ann", "bob", "cy")
 
 
-def stream(name: str, time: str, **fields: str) -> StreamSchema:
-    document = {
+def stream_document(name: str, time: str, **fields: str) -> dict[str, object]:
+    return {
         "name": name,
         "event_time": time,
         "keys": [["user"], []],
         "fields": {time: "timestamp not null", "user": "string not null", **fields},
     }
-    return StreamSchema.parse(document)
 
 
-LOGINS = stream("logins", "at", ok="boolean not null", device="string", code="long")
-PAYMENTS = stream("payments", "paid_at", amount="decimal(9,2)", device="string", code="string")
+def stream(name: str, time: str, **fields: str) -> StreamSchema:
+    return StreamSchema.parse(stream_document(name, time, **fields))
+
+
+STREAM_DOCUMENTS = {
+    "logins": stream_document("logins", "at", ok="boolean not null", device="string", code="long"),
+    "payments": stream_document("payments", "paid_at", amount="decimal(9,2)", device="string", code="string"),
+}
+LOGINS, PAYMENTS = (StreamSchema.parse(one) for one in STREAM_DOCUMENTS.values())
 STREAMS = {"logins": LOGINS, "payments": PAYMENTS}
 BOTH = ["payments", "logins"]
-STREAM_OF_TOPIC = {"login-topic": "logins", "payment-topic": "payments"}
 
 RULES: dict[str, dict[str, object]] = {
     "stolen": {
@@ -153,7 +158,7 @@ def found(alerts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     for one in alerts:
         user, window = one["key"]["user"], one["window"]
         if one["kind"] == "event":
-            row = (user, one["event_time_ms"], STREAM_OF_TOPIC[one["source"]["topic"]])
+            row = (user, one["event_time_ms"], "logins" if "login" in one["source"]["topic"] else "payments")
         elif one["kind"] == "score":
             row = (user, one["event_time_ms"], one["values"]["sum"])
         else:
