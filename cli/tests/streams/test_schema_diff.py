@@ -153,7 +153,9 @@ def test_rules_over_several_streams_are_compiled_with_the_others(
     (tmp_path / "streams").mkdir()
     (tmp_path / "streams" / "visits.yaml").write_text(VISITS.replace("coupon: long", "coupon: string"))
     (tmp_path / "both.yaml").write_text(
-        BOTH + "---\n" + BOTH.split("---")[0].replace("both", "used").replace("page is null", "coupon = 'X'")
+        BOTH
+        + "---\n"
+        + BOTH.split("---", maxsplit=1)[0].replace("both", "used").replace("page is null", "coupon = 'X'")
     )
     more = ["--rules", str(tmp_path / "both.yaml"), "--streams", str(tmp_path / "streams"), "-o", "json"]
     code, shown = run(tmp_path, capsys, *more)

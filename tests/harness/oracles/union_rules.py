@@ -120,7 +120,7 @@ def expected(history: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, list[An
         "failed": [(e["user"], e["at"], n) for n, e in history if n == "logins" and not e["ok"] and e["code"] > 0],
         "dear": [(e["user"], e["paid_at"], n) for n, e in history if n == "payments" and (e["amount"] or 0) > 70],
     }
-    found = {"stolen": stolen, "busy": busy, "odd": odd, "visit": visit, "quiet": quiet, **alone}
+    found: dict[str, list[Any]] = {"stolen": stolen, "busy": busy, "odd": odd, "visit": visit, "quiet": quiet, **alone}
     return {name: sorted(rows) for name, rows in {**found, "risk": _risk(found)}.items()}
 
 
