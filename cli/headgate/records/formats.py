@@ -25,11 +25,15 @@ if TYPE_CHECKING:  # records of JSON need none of these
 
 @dataclass(frozen=True)
 class RecordFormats:
-    """The formats by stream and by topic; other records are JSON. ``registry``: how to reach the app's, or None."""
+    """The formats by stream and by topic; other records are JSON. ``registry``: how to reach the app's, or None.
+
+    ``topics``: the topic of each stream, in the order of the settings file.
+    """
 
     by_stream: Mapping[str, InputFormat] = field(default_factory=dict)
     by_topic: Mapping[str, InputFormat] = field(default_factory=dict)
     registry: RegistrySettings | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
 
     def find(self, schema: StreamSchema, topic: str) -> InputFormat | None:
         """Return the format of a stream's records in a topic; None if they are JSON."""
@@ -93,6 +97,7 @@ def read_formats(path: Path | None) -> RecordFormats:
     document = read_yaml(path)
     by_stream: dict[str, InputFormat] = {}
     by_topic: dict[str, InputFormat] = {}
+    topics: dict[str, str] = {}
     entries = [(name, one) for name in ("streams", "inputs") for one in _entries(path, document, name)]
     if not entries:
         raise ConfigError(f"{path}: it has neither streams nor inputs; name the settings file of a rules or etl app")
@@ -100,13 +105,14 @@ def read_formats(path: Path | None) -> RecordFormats:
         known = {key: value for key, value in entry.items() if key in StreamDocument.model_fields}
         stream = checked_document(known, StreamDocument, f"{path}: {name}")
         written = stream.input_format()
-        by_stream[stream.stream_schema().name] = written
+        name_of_stream = stream.stream_schema().name
+        by_stream[name_of_stream], topics[name_of_stream] = written, stream.topic
         by_topic.setdefault(stream.topic, written)
     given = document.get("schema_registry")
     registry = None
     if isinstance(given, Mapping):
         registry = checked_document(given, RegistrySettings, f"{path}: schema_registry")
-    return RecordFormats(by_stream, by_topic, registry)
+    return RecordFormats(by_stream, by_topic, registry, topics)
 
 
 def _entries(path: Path, document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:

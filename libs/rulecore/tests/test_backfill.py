@@ -119,7 +119,7 @@ def test_a_backfilled_aggregate_equals_one_that_counted_from_the_start(
     (status,) = lane(out, STATUS)
     incomplete = status["incomplete"]
     assert isinstance(incomplete, dict)
-    assert incomplete["counts_from"] == {"0": len(events[:cut])}
+    assert incomplete["counts_from"] == {"pay": {"0": len(events[:cut])}}
     records = build_backfill(1, incomplete["since_ms"], events[:cut])
     out += running.cut(records[:-1], CLOCK)
     running.shards = workers[1]
