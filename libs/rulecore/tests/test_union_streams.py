@@ -14,8 +14,7 @@ from rulecore.compile.rule import RuleLimits, compile_rule
 from rulecore.documents.loading import decode_record
 from rulecore.errors import RuleError
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
-from rulecore.streams import find_stream
+from rulecore.streams import RuleStream, find_stream
 from rulecore.testing.in_process import run_in_process
 from rulecore.testing.rule_tests import run_tests
 from streamcore.app import App, Source
