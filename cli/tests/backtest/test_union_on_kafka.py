@@ -45,7 +45,7 @@ from tests.harness.oracles.union_rules import (
     time_of,
 )
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 #: In the order of the settings file, which is not that of the names.
 TOPICS = {"payments": "payment-topic", "logins": "login-topic"}
 #: The rules over both streams.
