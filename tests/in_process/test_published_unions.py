@@ -211,7 +211,7 @@ def test_a_fork_goes_on_with_the_state_of_rules_over_published_streams(
     root = CheckpointRoot(Path(document["checkpoint"]))
     streams = root.streams.in_force(0)
     assert [one.name for one in streams] == [one.name for one in shop.app.streams] == ["logins", "orders"]
-    blobs = initial_of(root.path, second.with_streams(streams))
+    blobs = initial_of(Path(document["checkpoint"]), second.with_streams(streams))
     fork = Shop(InProcessApp(second, blobs, streams=streams), 0, shop.events)
     twin = Shop(shop.app, shop.control, shop.events)
     sent = [order(3, coupon="X"), order(4)]

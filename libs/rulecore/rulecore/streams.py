@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rulecore.errors import RuleSetError
-from rulecore.settings import RuleStream
 from streamcore.errors import ConfigError
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import STRING, TIMESTAMP, UNION, Field, StreamSchema, Type
@@ -79,6 +78,14 @@ def _has_key(one: StreamSchema, other: StreamSchema, key: tuple[str, ...]) -> bo
 def _merge(fields: Sequence[Field], members: int) -> Field:
     nullable = len(fields) < members or any(field.nullable for field in fields)
     return replace(fields[0], nullable=nullable, path=())
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStream:
+    """A stream that rules may read, and the topic of its events."""
+
+    schema: StreamSchema
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)

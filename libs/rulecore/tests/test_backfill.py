@@ -18,7 +18,8 @@ from rulecore.documents.control_keys import BACKFILL_KEY, STAGED_KEY
 from rulecore.documents.releases import digest_part
 from rulecore.documents.rule import Rule
 from rulecore.factory import RulesFactory
-from rulecore.settings import DispatchSettings, RuleStream
+from rulecore.settings import DispatchSettings
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.types import RawBatch

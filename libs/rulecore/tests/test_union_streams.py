@@ -11,11 +11,11 @@ import orjson
 import pytest
 
 from rulecore.compile.rule import RuleLimits, compile_rule
+from rulecore.compile.score_compatibility import incompatibility
 from rulecore.documents.loading import decode_record
 from rulecore.errors import RuleError
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
-from rulecore.streams import find_stream
+from rulecore.streams import RuleStream, find_stream
 from rulecore.testing.in_process import run_in_process
 from rulecore.testing.rule_tests import run_tests
 from streamcore.app import App, Source
@@ -25,6 +25,7 @@ from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, LATE, STATUS
 from tests.harness.apps.versioned_shop import moment, restore, save
 from tests.harness.oracles.union_rules import (
+    BOTH,
     LOGINS,
     MINUTE,
     PAYMENTS,
@@ -78,7 +79,7 @@ def alerts(output: Sequence[Any]) -> list[dict[str, Any]]:
     return [orjson.loads(record.value) for record in output if record.lane == ALERTS]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_rules_over_two_streams_find_what_loops_find(seed: int) -> None:
     history = events(random.Random(seed), 200)
     output = run(history, cuts=1 + 3 * seed, restart=seed % 2 == 1)
@@ -213,3 +214,39 @@ def test_a_test_of_a_rule_names_the_stream_of_each_event() -> None:
     wrong = {**tested, "events": [{"user": "ann"}]}
     (result,) = run_tests(compiled(rule("stolen", tests=[wrong])).rule, STREAMS, run_in_process)
     assert "events[0]: _stream: name the stream of the event, logins or payments" in result.diff[0]
+
+
+def test_a_test_of_a_score_over_two_streams_runs_the_rules_of_each() -> None:
+    logins = [{"_stream": "logins", "user": "ann", "ok": False, "code": 1} for _ in range(2)]
+    paid = [{"_stream": "payments", "user": "ann", "amount": 80, "code": "1"} for _ in range(2)]
+    tested = {"name": "both", "events": [*logins, *paid], "expect": [{"user": "ann", "values": {"sum": 70}}]}
+    others = [compiled(rule(name)).rule for name in ("failed", "dear")]
+    (result,) = run_tests(compiled(rule("risk", tests=[tested])).rule, STREAMS, run_in_process, others)
+    assert result.diff == ()
+
+
+@pytest.mark.parametrize(
+    ("on", "other", "reason"),
+    [
+        (BOTH, "failed", None),
+        (BOTH, "odd", None),
+        ("logins", "failed", None),
+        ("logins", "odd", "odd is on streams logins, payments, this rule on stream logins; name all streams"),
+        ("logins", "dear", "dear is on stream payments, this rule on stream logins; name all streams"),
+    ],
+)
+def test_a_score_adds_up_rules_on_its_streams(on: object, other: str, reason: str | None) -> None:
+    score = rule("risk", on=on, score={"of": {other: 5}, "within": "1h", "limit": 10})
+    found = incompatibility(compiled(score), compiled(rule(other)), STREAMS)
+    assert found is None if reason is None else reason in str(found)
+
+
+def test_a_score_needs_its_key_in_the_streams_of_its_rules() -> None:
+    """``device`` is a field of two streams; a rule on a third gives no signals to a score by it."""
+    third = stream("third", "at")
+    streams = {**STREAMS, "third": third}
+    score = {"of": {"failed": 5}, "within": "1h", "limit": 10}
+    by_device = compiled(rule("risk", on=[*BOTH, "third"], group_by=["user", "device"], score=score), streams)
+    assert incompatibility(by_device, compiled(rule("failed")), streams) is None
+    other = compiled(rule("failed", on="third", where="user = 'ann'"), streams)
+    assert "is on stream third, which has no device to group by" in str(incompatibility(by_device, other, streams))
