@@ -58,7 +58,7 @@ def follow(table: dict[int, Row], route: str, sink_settings: dict[str, object]) 
     document = yaml.safe_load((ROOT / "examples/events/etl/debezium.yaml").read_text())
     document["inputs"][0]["schema_file"] = str(ROOT / document["inputs"][0]["schema_file"])
     document["routes"] = [one for one in document["routes"] if one["to"] == route]
-    document |= {name: None for name in ("postgres", "opensearch")} | {route: document[route] | sink_settings}
+    document |= dict.fromkeys(("postgres", "opensearch")) | {route: document[route] | sink_settings}
     settings, rng = EtlSettings.model_validate(document), random.Random(7)
     lane = settings.routes[0].name
     offsets = [0] * PARTITIONS

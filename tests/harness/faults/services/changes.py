@@ -1,4 +1,4 @@
-"""The etl service keeps a table and an index in step with another table, whose changes PostgreSQL's logical decoding reports.
+"""The etl service keeps a table and an index in step with a table, whose changes PostgreSQL's logical decoding reports.
 
 The reports (``pgoutput``, protocol version 1) become records as Debezium's connector for PostgreSQL writes them: a
 snapshot, changes with the row before and after, tombstones, and a deletion and an insert where a key changes.
