@@ -118,18 +118,21 @@ class Shape:
 
 
 def merge(one: Shape, other: Shape) -> Shape:
-    """Return the shape of fields that have either of two shapes. A member that one of them lacks may be null; one without types only says whether the field may be null."""
+    """Return the shape of fields that have either of two shapes. A member that one of them lacks may be null.
+
+    One without types only says whether the field may be null.
+    """
     optional = one.optional or other.optional
-    for first, second in ((one, other), (other, one)):
-        if not first.names and not first.members:
-            return replace(second, optional=optional)
+    for empty, full in ((one, other), (other, one)):
+        if not empty.names and not empty.members:
+            return replace(full, optional=optional)
     names = dict(one.names)
     for kind, schemas in other.names.items():
         names[kind] = tuple(dict.fromkeys((*names.get(kind, ()), *schemas)))
     members = dict[str, Shape]()
     for name in dict.fromkeys((*one.members, *other.members)):
-        first, second = one.members.get(name), other.members.get(name)
-        members[name] = _absent(first or second) if first is None or second is None else merge(first, second)
+        both = [shape.members[name] for shape in (one, other) if name in shape.members]
+        members[name] = merge(*both) if len(both) > 1 else _absent(both[0])
     items = one.items or other.items
     if one.items is not None and other.items is not None:
         items = merge(one.items, other.items)
@@ -144,8 +147,8 @@ def merge(one: Shape, other: Shape) -> Shape:
     )
 
 
-def _absent(shape: Shape | None) -> Shape:
-    return merge(shape or Shape(), Shape(optional=True))
+def _absent(shape: Shape) -> Shape:
+    return replace(shape, optional=True)
 
 
 def leaves(shape: Shape, outer: Path = ()) -> Iterator[tuple[Path, Shape]]:

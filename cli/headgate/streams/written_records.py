@@ -56,15 +56,16 @@ class _Written:
 def observe_written(
     records: Sequence[SampleRecord], written: InputFormat, schemas: SchemaLookup, now_ms: int
 ) -> Observation:
-    """Look at all records of a topic in this format. Tombstones are left out.
+    """Look at all records of a topic in this format. The tombstones of Debezium are left out.
 
     Raises ``InputError`` for a format without schemas, and if the registry does not answer.
     """
     finder = _finder(written, schemas)
     found, shape = Observation(), Shape()
-    binary, json = list[SampleRecord](), list[SampleRecord]()
+    binary, json, tombstones = list[SampleRecord](), list[SampleRecord](), list[SampleRecord]()
     for record in records:
         if record.record.value is None:
+            tombstones.append(record)
             continue
         try:
             one = finder.find(record.value)
@@ -80,6 +81,8 @@ def observe_written(
         else:
             binary.append(record)
     found.envelope = find_envelope(json) if json else _envelope(shape)
+    if found.envelope is not Envelope.DEBEZIUM:
+        found.bad += [(one.place, "the record has no value") for one in tombstones]
     fields = [*leaves(shape)]
     if json:
         observe(json, found)

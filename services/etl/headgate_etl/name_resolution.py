@@ -1,4 +1,4 @@
-"""Checks the names in the settings: fields and their types, the origin of each field, masks, and tables and indexes of routes.
+"""Checks the names in the settings: fields and their types, the origin of each field, masks, and sinks of routes.
 
 Each function adds what is wrong to ``problems``. ``plan`` parses the expressions, after these checks.
 """
