@@ -48,7 +48,7 @@ def services(
         if service == "etl":
             plan, output = plan_etl(tmp_path, kafka, name, new_postgres())
         elif service == "changes":
-            plan = plan_changes(name, new_postgres(wal_level="logical"))
+            plan = plan_changes(name, new_postgres(wal_level="logical"), new_opensearch())
         elif service == "sessions":
             plan = plan_sessions(name, new_postgres())
         else:
@@ -76,7 +76,7 @@ def test_the_output_of_a_service_under_faults_equals_that_of_sql(service: str, s
         pytest.skip("all but the full disk: this user may not mount a file system")
 
 
-def test_a_table_follows_the_changes_of_another_one_through_kills(services: Services) -> None:
+def test_a_table_and_an_index_follow_the_changes_of_another_table_through_kills(services: Services) -> None:
     scene, _ = services("changes", "changes")
     assert len(scene.plan.records) > CHANGES
     with scene.app, scene.feeder.send_at(choose_rate(scene)):

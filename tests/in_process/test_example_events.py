@@ -222,7 +222,7 @@ def test_the_mapping_makes_rows_of_the_sample(name: str) -> None:
     document = yaml.safe_load((FOLDER / f"etl/{name}.yaml").read_text())
     document["inputs"][0]["schema_file"] = str(FOLDER / f"streams/{name}.yaml")
     document["routes"] = [{"name": "rows"}]
-    running = InProcessApp(build_app(EtlSettings.model_validate(document | {"postgres": None})))
+    running = InProcessApp(build_app(EtlSettings.model_validate(document | {"postgres": None, "opensearch": None})))
     records = [RawRecord(0, 0, offset, value) for offset, value in enumerate(sample(name))]
     output = running.cut(records, NOW_MS)
     assert {one.lane for one in output} == {"rows"}

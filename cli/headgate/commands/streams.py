@@ -19,8 +19,10 @@ from headgate.records.formats import RecordFormats
 from headgate.rules.options import formats_option, streams_option, target_option
 from headgate.streams.sample import SampleRecord
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # samples of JSON need none of these
+    from headgate.streams.observed_fields import Observation
     from rulecore.documents.rule import Rule
+    from streamcore.decode.formats import InputFormat
     from streamcore.schema import StreamSchema
 
 _SAMPLE = click.argument("sample", nargs=-1, type=click.Path(path_type=Path))
@@ -41,20 +43,39 @@ def command() -> None:
 @_TOPIC
 @_LIMIT
 @click.option("--name", default=None, help="Name of the stream (default: that of the file or topic).")
+@click.option(
+    "--settings",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    help="Settings file of an app, for the format of --topic and the schema registry (default: JSON).",
+)
+@click.option("--registry", default=None, metavar="URL", help="Schema registry of --topic, instead of --settings.")
 @login_option
-def infer(sample: tuple[Path, ...], topic: str | None, limit: int, name: str | None, login: KafkaLogin) -> int:
+def infer(
+    sample: tuple[Path, ...],
+    topic: str | None,
+    limit: int,
+    name: str | None,
+    settings: Path | None,
+    registry: str | None,
+    login: KafkaLogin,
+) -> int:
     """Print a stream document for SAMPLE: JSON files or folders of them, or --topic.
 
-    Types, places, event time, id and keys are those that the sample shows; comments say how often each field is there,
-    and what is left to decide. Exit code 1 if no field can be the event time.
+    Types, places, event time, id and keys are those that the sample shows, or the schemas that its records are written
+    with; comments say how often each field is there, and what is left to decide. The stream file that --settings name
+    need not be there yet. Exit code 1 if no field can be the event time.
     """
     from headgate.streams.inference import infer as infer_document
-    from headgate.streams.observed_fields import observe
 
+    formats = _sample_formats(topic, settings, registry)
     records = _read(sample, topic, limit, login)
     source = topic or ", ".join(path.name for path in sample)
     stream = name or _stream_name(topic or sample[0].name)
-    found = infer_document(observe(records), stream, source, from_topic=topic is not None)
+    written = None if topic is None else formats.by_topic.get(topic)
+    observation = _observe(records, written, formats)
+    with_schemas = written is not None and not written.is_text
+    found = infer_document(observation, stream, source, from_topic=topic is not None, written=with_schemas)
     click.echo(found.text, nl=False)
     if found.problem:
         to_stderr(f"headgate: the document is not complete: {found.problem}")
@@ -148,6 +169,29 @@ def _read(sample: tuple[Path, ...], topic: str | None, limit: int, login: KafkaL
     if not records:
         raise InputError(f"{topic or sample[0]}: there are no records")
     return records
+
+
+def _sample_formats(topic: str | None, settings: Path | None, registry: str | None) -> RecordFormats:
+    from headgate.records.formats import ALL_JSON, read_topic_format, registry_format
+
+    if settings is None and registry is None:
+        return ALL_JSON
+    if topic is None or (settings is not None and registry is not None):
+        raise click.UsageError("one of --settings and --registry says how the records of --topic are written")
+    return registry_format(registry or "", topic) if settings is None else read_topic_format(settings, topic)
+
+
+def _observe(records: list[SampleRecord], written: InputFormat | None, formats: RecordFormats) -> Observation:
+    if written is None:
+        from headgate.streams.observed_fields import observe
+
+        return observe(records)
+    from headgate.streams.written_records import observe_written
+    from streamcore.decode.formats import JSON
+
+    if written == JSON:
+        return _observe(records, None, formats)
+    return observe_written(records, written, formats.lookup, round(time.time() * 1000))
 
 
 def _stream_name(text: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # records of JSON need none of these
     from streamcore.schema_registry.client import RegistryClient
     from streamcore.schema_registry.schemas import RegisteredSchema
     from streamcore.schema_registry.settings import RegistrySettings
+    from streamcore.service.config.documents import StreamDocument
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ class RecordFormats:
         written = self.find(schema, topic) if self.by_stream or self.by_topic else None
         if written is None:
             return EventDecoder(schema, clock_ms)
-        return EventDecoder(schema, clock_ms, written, self._lookup)
+        return EventDecoder(schema, clock_ms, written, self.lookup)
 
     @cached_property
-    def _lookup(self) -> RegistryLookup:
+    def lookup(self) -> RegistryLookup:
         if self.registry is None:
             return RegistryLookup(None)
         from streamcore.schema_registry.client import RegistryClient
@@ -91,28 +92,54 @@ def read_formats(path: Path | None) -> RecordFormats:
     """Read the settings file of an app; ``ConfigError`` names the entry that is wrong. None: all records are JSON."""
     if path is None:
         return ALL_JSON
+    streams, registry = _read_settings(path)
+    by_topic: dict[str, InputFormat] = {}
+    for stream in streams:
+        by_topic.setdefault(stream.topic, stream.input_format())
+    by_name = {stream.stream_schema().name: stream for stream in streams}
+    by_stream = {name: stream.input_format() for name, stream in by_name.items()}
+    return RecordFormats(by_stream, by_topic, registry, {name: stream.topic for name, stream in by_name.items()})
+
+
+def read_topic_format(path: Path, topic: str) -> RecordFormats:
+    """Read the format of one topic of the settings file of an app, whose stream files need not be there yet.
+
+    Raises ``ConfigError`` as ``read_formats``, and ``InputError`` if the file does not name the topic.
+    """
+    streams, registry = _read_settings(path)
+    found = next((stream for stream in streams if stream.topic == topic), None)
+    if found is None:
+        known = ", ".join(dict.fromkeys(stream.topic for stream in streams))
+        raise InputError(f"{path}: it does not name the topic {topic}; its topics are {known}")
+    return RecordFormats({}, {topic: found.input_format()}, registry)
+
+
+def registry_format(url: str, topic: str) -> RecordFormats:
+    """Return the formats of an app that reads a topic with a schema registry; ``ConfigError`` for a wrong URL."""
+    from streamcore.decode.formats import Registry
+    from streamcore.schema_registry.settings import RegistrySettings
+    from streamcore.service.config.documents import checked_document
+
+    return RecordFormats({}, {topic: Registry()}, checked_document({"url": url}, RegistrySettings, "--registry"))
+
+
+def _read_settings(path: Path) -> tuple[list[StreamDocument], RegistrySettings | None]:
     from streamcore.schema_registry.settings import RegistrySettings
     from streamcore.service.config.documents import StreamDocument, checked_document, read_yaml
 
     document = read_yaml(path)
-    by_stream: dict[str, InputFormat] = {}
-    by_topic: dict[str, InputFormat] = {}
-    topics: dict[str, str] = {}
     entries = [(name, one) for name in ("streams", "inputs") for one in _entries(path, document, name)]
     if not entries:
         raise ConfigError(f"{path}: it has neither streams nor inputs; name the settings file of a rules or etl app")
+    streams = []
     for name, entry in entries:
         known = {key: value for key, value in entry.items() if key in StreamDocument.model_fields}
-        stream = checked_document(known, StreamDocument, f"{path}: {name}")
-        written = stream.input_format()
-        name_of_stream = stream.stream_schema().name
-        by_stream[name_of_stream], topics[name_of_stream] = written, stream.topic
-        by_topic.setdefault(stream.topic, written)
+        streams.append(checked_document(known, StreamDocument, f"{path}: {name}"))
     given = document.get("schema_registry")
     registry = None
     if isinstance(given, Mapping):
         registry = checked_document(given, RegistrySettings, f"{path}: schema_registry")
-    return RecordFormats(by_stream, by_topic, registry, topics)
+    return streams, registry
 
 
 def _entries(path: Path, document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:

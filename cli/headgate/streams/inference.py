@@ -14,7 +14,7 @@ from typing import Final
 
 from headgate.errors import InputError
 from headgate.streams.observed_fields import MAX_DISTINCT, Observation, ObservedField
-from streamcore.schema import MAX_DECIMAL_DIGITS, MAX_FIELDS, TimeUnit
+from streamcore.schema import MAX_DECIMAL_DIGITS, MAX_FIELDS, TimeUnit, Type
 from streamcore.schema.field_paths import MAX_DEPTH, Path, format_path
 from streamcore.schema.types import is_field_name, quote_name
 from streamcore.timestamps import to_text
@@ -31,6 +31,7 @@ _RARE: Final = 0.02
 #: A field that fewer of the records have is no good key.
 _FREQUENT: Final = 0.9
 _MAX_NAME: Final = 63
+_SHOWN_SYMBOLS: Final = 8
 _KAFKA_TIME: Final = "{type: timestamp not null, from: _kafka.timestamp}"
 _RECEIVED: Final = ("received", "received_at", "kafka_time", "kafka_timestamp")
 #: Of types inside each other, with room for the array around them.
@@ -99,25 +100,30 @@ class InferredStream:
     problem: str = ""
 
 
-def infer(observation: Observation, name: str, source: str, *, from_topic: bool = False) -> InferredStream:
+def infer(
+    observation: Observation, name: str, source: str, *, from_topic: bool = False, written: bool = False
+) -> InferredStream:
     """Return the document of a sample. ``source``: where the sample is from, for the first comment. ``from_topic``:
-    records have the time of Kafka, which is the event time if no field is.
+    records have the time of Kafka, which is the event time if no field is. ``written``: with schemas.
 
-    Raises ``InputError`` if no record is a JSON object.
+    Raises ``InputError`` if no record can be read.
     """
     count = observation.objects
     if not count:
         place, reason = observation.bad[0] if observation.bad else (source, "it is empty")
-        raise InputError(f"no record of the sample is a JSON object: {place}: {reason}")
+        hint = "" if written or not from_topic else "; say with --settings or --registry how they are written"
+        what = "can be read" if written else "is a JSON object"
+        raise InputError(f"no record of the sample {what}: {place}: {reason}{hint}")
     maps = _maps(observation, count)
-    closed = {*maps, *(path for path, one in observation.fields.items() if one.values)}
+    closed = {*maps, *(path for path, one in observation.fields.items() if one.values or _declared(one))}
     known = [
         one for path, one in observation.fields.items() if not any(path[:n] in closed for n in range(1, len(path)))
     ]
     typed = [(one, kind) for one in known if (kind := _type(one) or _map_type(one, maps, observation))]
     names = _names([one.path for one, _ in typed])
     fields = [
-        InferredField(names[one.path], kind, False, one.path, _unit(one), _note(one, count)) for one, kind in typed
+        InferredField(names[one.path], kind, False, one.path, _unit_of(one, kind), _note(one, count))
+        for one, kind in typed
     ][:MAX_FIELDS]
     by_path = {one.path: one for one in known}
     always = [f for f in fields if by_path[f.path].present - by_path[f.path].nulls == count]
@@ -126,9 +132,11 @@ def infer(observation: Observation, name: str, source: str, *, from_topic: bool 
     received = next(name for name in _RECEIVED if all(f.name.lower() != name for f in fields))
     ids, keys = _event_ids(always, by_path, count), _keys(fields, by_path, count)
     fields = [replace(field, required=field.name in (*times[:1], *ids[:1])) for field in fields]
-    bad = f", {len(observation.bad):,} more are no JSON objects" if observation.bad else ""
+    unread = "cannot be read" if observation.schemas else "are no JSON objects"
+    bad = f", {len(observation.bad):,} more {unread}" if observation.bad else ""
     lines = [
         f"# From {_printable(source)}: {count:,} {'record' if count == 1 else 'records'}{bad}.",
+        *_schemas(observation),
         f"name: {name}",
         *([f"envelope: {observation.envelope}"] if observation.envelope else []),
         _event_time(times, problem, received if from_topic else ""),
@@ -161,7 +169,37 @@ def _no_time(known: Sequence[ObservedField]) -> str:
     return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}; {own}"
 
 
+def _schemas(observation: Observation) -> Iterator[str]:
+    """Yield comments on the schemas of the records, and on what they describe if that is several things."""
+    if observation.schemas:
+        yield f"# Written with {', '.join(f'{name} ({n:,})' for name, n in observation.schemas.most_common())}."
+    if len(observation.kinds) > 1:
+        shown = ", ".join(f"{_printable(name) or 'no name'} ({n:,})" for name, n in observation.kinds.most_common())
+        yield f"# Records of several kinds: {shown}. A stream for each has"
+        yield "# `when: {from: _schema.name, equals: NAME}` and the fields of its kind alone."
+
+
+def _declared(one: ObservedField) -> str:
+    """Return the type that fits the schemas of all records, or nothing."""
+    kind = None if one.shape is None else one.shape.type()
+    return "" if kind is None else str(kind)
+
+
 def _type(one: ObservedField) -> str:
+    """Return the type that fits the schemas of all records, if they have it, or else all values; or nothing.
+
+    Values decide what a schema leaves open: whether a number or a text is a time.
+    """
+    kind = None if one.shape is None else one.shape.type()
+    if one.shape is None or (kind is None and one.shape.is_of_json):
+        return _observed_type(one)
+    if kind is None or not one.values:
+        return "" if kind is None else str(kind)
+    observed = _observed_type(one)
+    return observed if observed and one.shape.is_refined(kind, Type.parse(observed).kind) else str(kind)
+
+
+def _observed_type(one: ObservedField) -> str:
     """Return the type that fits all values, or nothing."""
     values = one.values
     if one.arrays and one.arrays == values and not one.objects:
@@ -216,6 +254,10 @@ def _map_type(one: ObservedField, maps: Sequence[Path], observation: Observation
     return f"map<string,{kinds.pop()}>" if len(kinds) == 1 and not observation.left_out and "" not in kinds else ""
 
 
+def _unit_of(one: ObservedField, kind: str) -> TimeUnit | None:
+    return _unit(one) if kind == "timestamp" else None
+
+
 def _unit(one: ObservedField) -> TimeUnit | None:
     """Return the unit in which all numbers are times, if the name of the field says that they are."""
     for unit, count in one.units.items():
@@ -236,8 +278,14 @@ def _words(name: str) -> list[str]:
 def _note(one: ObservedField, count: int) -> str:
     share = (one.present - one.nulls) / count
     parts = [f"{share:.0%}" if share in (0, 1) or share >= 0.01 else "below 1%"]
-    if one.arrays:
+    if one.shape is not None and one.shape.optional:
+        parts.append("optional")
+    if one.shape is not None and one.shape.symbols:
+        parts.append(f"one of {_shorten(one.shape.symbols)}")
+    elif one.arrays:
         parts.append(f"up to {one.longest:,} elements")
+    elif one.shape is not None and not one.values:
+        pass
     elif one.objects:
         parts.append("an object whose names are data")
     elif one.earliest_ms is not None and one.latest_ms is not None and one.times == one.values:
@@ -249,6 +297,11 @@ def _note(one: ObservedField, count: int) -> str:
         if one.example and not one.booleans:
             parts.append(f"such as {_printable(one.example[:40])}")
     return ", ".join(parts)
+
+
+def _shorten(symbols: Sequence[str]) -> str:
+    more = [f"{len(symbols) - _SHOWN_SYMBOLS:,} more"] if len(symbols) > _SHOWN_SYMBOLS else []
+    return ", ".join([*map(_printable, symbols[:_SHOWN_SYMBOLS]), *more])
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
@@ -343,7 +396,9 @@ def _left_out(known: Sequence[ObservedField], maps: Sequence[Path], observation:
         if _type(one) or _map_type(one, maps, observation):
             notes += [f"#   {place}[]{path}: no name of a member" for path in _unusable(one.elements)]
             continue
-        if one.path in maps:
+        if one.shape is not None and not one.shape.is_of_json:
+            notes.append(f"#   {place}: {_printable(one.shape.shown) or 'null'}: no type of a stream fits")
+        elif one.path in maps:
             notes.append(f"#   {place}: an object whose names are data")
         elif one.arrays and one.arrays == one.values and not one.objects:
             of = "no type fits all its elements" if one.longest else "always empty"

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.streams.envelopes import find_envelope, read_event
 from headgate.streams.sample import SampleRecord
@@ -14,6 +14,9 @@ from streamcore.decode.scalar.values import Number, ObjectValue, RecordError
 from streamcore.schema import Envelope, TimeUnit
 from streamcore.schema.field_paths import MAX_DEPTH, Path
 from streamcore.timestamps import from_iso, load_zone
+
+if TYPE_CHECKING:  # samples of JSON have none
+    from headgate.streams.shapes import Shape
 
 #: How many distinct values of a path are remembered.
 MAX_DISTINCT: Final = 10_000
@@ -40,6 +43,7 @@ class ObservedField:
     ``times``: texts in ISO 8601, and numbers that may be times; ``units``: whole numbers that are times of the years
     2000 to 2099 in a unit. ``large``: whole numbers of more than 64 bits. ``elements``: the values in arrays;
     ``members``: the values in objects that are in arrays, by name; ``longest``: the most elements of an array.
+    ``shape``: what the schemas of the records say of it, if they have some.
     """
 
     path: Path
@@ -64,6 +68,7 @@ class ObservedField:
     elements: ObservedField | None = None
     members: dict[str, ObservedField] = field(default_factory=dict)
     longest: int = 0
+    shape: Shape | None = None
 
     @property
     def values(self) -> int:
@@ -144,18 +149,33 @@ class ObservedField:
 
 @dataclass(slots=True)
 class Observation:
-    """A sample: the number of its objects, the records that are none, with the reason, and the fields by path."""
+    """A sample: the number of its objects, the records that are none, with the reason, and the fields by path.
+
+    ``schemas``, ``kinds``: the records of each schema, and of each name that schemas give what they describe.
+    """
 
     objects: int = 0
     bad: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[Path, ObservedField] = field(default_factory=dict)
     left_out: int = 0
     envelope: Envelope | None = None
+    schemas: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def field_at(self, path: Path) -> ObservedField | None:
+        """Return the field at a path, a new one too; None, and count the value, beyond ``MAX_PATHS``."""
+        observed = self.fields.get(path)
+        if observed is None:
+            if len(self.fields) >= MAX_PATHS:
+                self.left_out += 1
+                return None
+            observed = self.fields[path] = ObservedField(path)
+        return observed
 
 
-def observe(records: Sequence[SampleRecord]) -> Observation:
-    """Look at all records: at the events in their envelope, if they have one. Tombstones are left out."""
-    found = Observation(envelope=find_envelope(records))
+def observe(records: Sequence[SampleRecord], into: Observation | None = None) -> Observation:
+    """Look at all records of JSON: at the events in their envelope, if they have one. Tombstones are left out."""
+    found = into or Observation(envelope=find_envelope(records))
     for record in records:
         if found.envelope is Envelope.DEBEZIUM and record.record.value is None:
             continue
@@ -166,13 +186,8 @@ def observe(records: Sequence[SampleRecord]) -> Observation:
             continue
         found.objects += 1
         for path, item in _paths(value, ()):
-            observed = found.fields.get(path)
-            if observed is None:
-                if len(found.fields) >= MAX_PATHS:
-                    found.left_out += 1
-                    continue
-                observed = found.fields[path] = ObservedField(path)
-            observed.add(item)
+            if (observed := found.field_at(path)) is not None:
+                observed.add(item)
     return found
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.sinks.delta.settings import DeltaSettings
+from streamcore.sinks.opensearch.settings import OpenSearchSettings
 from streamcore.sinks.postgres.settings import PostgresSettings
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
@@ -112,10 +113,11 @@ class MaskDocument(Document):
 
 
 class RouteTarget(enum.StrEnum):
-    """Where a route ends: a Kafka topic with JSON values, or a table of a sink."""
+    """Where a route ends: a Kafka topic with JSON values, or a table or an index of a sink."""
 
     KAFKA = "kafka"
     DELTA = "delta"
+    OPENSEARCH = "opensearch"
     POSTGRES = "postgres"
 
 
@@ -125,7 +127,7 @@ class RouteDocument(Document):
     name: LaneName = Field(description="Name of the lane.")
     when: str | None = Field(default=None, description="Condition of the rows that the route takes; null: all rows.")
     to: RouteTarget = Field(
-        default=RouteTarget.KAFKA, description="Where the route ends: a Kafka topic, or a table of a sink."
+        default=RouteTarget.KAFKA, description="Where the route ends: a Kafka topic, or a table or an index of a sink."
     )
     columns: tuple[Name, ...] = Field(default=(), description="Fields of the row, in order; empty: the whole model.")
     key: tuple[Name, ...] = Field(default=(), description="Fields of the record key.")
@@ -170,4 +172,7 @@ class EtlDocument(ServiceSettings):
     delta: DeltaSettings | None = Field(default=None, description="Delta sink with the tables of its routes.")
     postgres: PostgresSettings | None = Field(
         default=None, description="PostgreSQL sink with the tables of its routes."
+    )
+    opensearch: OpenSearchSettings | None = Field(
+        default=None, description="OpenSearch sink with the indexes of its routes."
     )

@@ -1,4 +1,4 @@
-"""Checks the names in the settings: fields and their types, the origin of each field, masks, and tables of routes.
+"""Checks the names in the settings: fields and their types, the origin of each field, masks, and sinks of routes.
 
 Each function adds what is wrong to ``problems``. ``plan`` parses the expressions, after these checks.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headgate_etl import masking
 from headgate_etl.documents import How, RouteTarget
 from headgate_etl.problems import Problems
-from headgate_etl.sinks import table_sinks
+from headgate_etl.sinks import sink_lanes
 from rulecore.language import ListType
 from streamcore.schema import STRING, TIMESTAMP, Field, Kind, Type
 
@@ -108,13 +108,17 @@ def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Prob
 
 
 def check_sinks(settings: EtlDocument, problems: Problems) -> None:
-    """Check that every route to a sink has a table in the sink's settings, and that every such table has a route."""
-    sinks = table_sinks(settings)
+    """Check that every route to a sink has a table or an index in the sink's settings, and each of these a route."""
+    sinks = sink_lanes(settings)
     for number, route in enumerate(settings.routes):
-        if route.to is not RouteTarget.KAFKA and (route.to not in sinks or route.name not in sinks[route.to].tables):
-            problems.add(f"routes.{number}.to", f"name its table in {route.to}.tables.{route.name}")
-    for target, sink in sinks.items():
+        if route.to is RouteTarget.KAFKA:
+            continue
+        entry, lanes = sinks.get(route.to, ("indexes" if route.to is RouteTarget.OPENSEARCH else "tables", ()))
+        if route.name not in lanes:
+            what = "index" if entry == "indexes" else "table"
+            problems.add(f"routes.{number}.to", f"name its {what} in {route.to}.{entry}.{route.name}")
+    for target, (entry, lanes) in sinks.items():
         routed = {route.name for route in settings.routes if route.to is target}
-        for lane in sink.tables:
+        for lane in lanes:
             if lane not in routed:
-                problems.add(f"{target}.tables.{lane}", f"no route with `to: {target}` has this name")
+                problems.add(f"{target}.{entry}.{lane}", f"no route with `to: {target}` has this name")

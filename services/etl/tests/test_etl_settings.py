@@ -18,6 +18,7 @@ MODEL = {
     "born": "string",
     "currency": "string",
 }
+INDEX_B = {"hosts": ["http://h:9200"], "indexes": {"b": {"alias": "b", "id": ["id"]}}}
 
 
 def load_error(folder: Path, mapped: dict[str, str] | None = None, /, **more: object) -> str:
@@ -77,6 +78,8 @@ def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, st
         ({"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}}, "lookup.url"),
         ({"routes": [{"name": "a", "to": "delta"}]}, "routes.0.to: name its table in delta.tables.a"),
         ({"delta": {"tables": {"b": {"uri": "/t"}}}}, "delta.tables.b: no route with `to: delta`"),
+        ({"routes": [{"name": "a", "to": "opensearch"}]}, "routes.0.to: name its index in opensearch.indexes.a"),
+        ({"opensearch": INDEX_B}, "opensearch.indexes.b: no route with `to: opensearch`"),
         ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates: unknown type"),
     ],
 )

@@ -228,15 +228,17 @@ class Avro:
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
         want = map_fields(schema)
-        return AvroDecoder(schema, _make_framing(self.framing, schema, want, extra_fields), want, limits)
+        return AvroDecoder(schema, make_framing(self.framing, schema, want, extra_fields), want, limits)
 
     def name_decoder(self, schema: StreamSchema, limits: DecodeLimits) -> Decoder:
         """Return the decoder of a stream's discriminator that is the name of the records' schema."""
-        framing = _make_framing(self.framing, schema, FieldMapping({}), ExtraFields.IGNORE)
+        framing = make_framing(self.framing, schema, FieldMapping({}), ExtraFields.IGNORE)
         return SchemaNames(schema, framing, limits)
 
 
-def _make_framing(framing: AvroFraming, schema: StreamSchema, want: FieldMapping, extra_fields: ExtraFields) -> Framing:
+def make_framing(framing: AvroFraming, schema: StreamSchema, want: FieldMapping, extra_fields: ExtraFields) -> Framing:
+    """Return what finds the datum of a record; ``ConfigError`` if a schema of the settings does not fit the stream."""
+
     def parse(text: str, name: str) -> AvroType:
         try:
             kind = parse_avro_schema(text)

@@ -1,4 +1,4 @@
-"""The etl service keeps a table in step with another one, whose changes PostgreSQL's logical decoding reports.
+"""The etl service keeps a table and an index in step with a table, whose changes PostgreSQL's logical decoding reports.
 
 The reports (``pgoutput``, protocol version 1) become records as Debezium's connector for PostgreSQL writes them: a
 snapshot, changes with the row before and after, tombstones, and a deletion and an insert where a key changes.
@@ -12,17 +12,20 @@ import random
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import psycopg
 import yaml
 
+from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from headgate.local.servers.postgres import EmbeddedPostgres
-from tests.harness.faults.services.servers import Postgres
+from tests.harness.faults.services.servers import OpenSearch, Postgres
 from tests.harness.faults.services.trial import ROOT, Input, ServicePlan, ServiceScene
 
 CHANGES = int(os.environ.get("HEADGATE_TABLE_CHANGES", "10000"))
 _TOPIC = "accounts"
+_INDEX = "copied-accounts"
 _ACCOUNTS = 400
 _COLUMNS = "id bigint primary key, owner text, credit_limit numeric(9,2), status text"
 _SLOT, _PUBLICATION = "changes", "accounts"
@@ -32,10 +35,11 @@ _BIGINT = 20
 Row = dict[str, object]
 
 
-def plan_changes(name: str, server: EmbeddedPostgres) -> ServicePlan:
-    """Start the server, change a table at random, and return the plan of the service with its changes as input."""
-    database = Postgres(server)
+def plan_changes(name: str, server: EmbeddedPostgres, search_server: EmbeddedOpenSearch) -> ServicePlan:
+    """Start the servers, change a table at random, and return the plan of the service with its changes as input."""
+    database, node = Postgres(server), OpenSearch(search_server)
     server.start()
+    search_server.start()
     with database.connect() as connection:
         connection.autocommit = True
         connection.execute(f"create table accounts ({_COLUMNS})")
@@ -56,17 +60,31 @@ def plan_changes(name: str, server: EmbeddedPostgres) -> ServicePlan:
             )
         assert len(ours) > _ACCOUNTS // 4
         assert copies == ours
+        assert sorted(_document_row(hit) for hit in node.hits(_INDEX)) == ours
 
-    return ServicePlan(("headgate_etl",), _settings(name, database), records, server, check)
+    return ServicePlan(("headgate_etl",), _settings(name, database, node), records, server, check)
 
 
-def _settings(name: str, database: Postgres) -> dict[str, object]:
+def _document_row(hit: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return a document as the row that it is of, whose key is the document's id."""
+    found = hit["_source"]
+    assert hit["_id"] == str(found["id"])
+    assert "deleted" not in found
+    limit = found.get("credit_limit")
+    return (found["id"], found.get("owner"), None if limit is None else Decimal(str(limit)), found.get("status"))
+
+
+def _settings(name: str, database: Postgres, node: OpenSearch) -> dict[str, object]:
     document: dict[str, Any] = yaml.safe_load((ROOT / "examples/events/etl/debezium.yaml").read_text(encoding="utf-8"))
     (source,) = document["inputs"]
     source |= {"schema_file": str(ROOT / source["schema_file"]), "topic": f"{name}.{_TOPIC}"}
     table = document["postgres"]["tables"]["accounts"] | {"table": "public.copies"}
     postgres = database.login | {"tables": {"accounts": table}}
-    return {entry: document[entry] for entry in ("model", "id", "routes")} | {"inputs": [source], "postgres": postgres}
+    (index,) = document["opensearch"]["indexes"].values()
+    index |= {"alias": _INDEX, "settings": {"number_of_replicas": 0}}
+    opensearch = node.login | {"indexes": document["opensearch"]["indexes"]}
+    sinks = {"postgres": postgres, "opensearch": opensearch}
+    return {entry: document[entry] for entry in ("model", "id", "routes")} | {"inputs": [source]} | sinks
 
 
 def _change(connection: psycopg.Connection, draw: random.Random) -> None:

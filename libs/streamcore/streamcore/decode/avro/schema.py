@@ -32,11 +32,12 @@ class AvroSchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A primitive type. ``logical``: its logical type, or empty. ``scale``: of a decimal."""
+    """A primitive type. ``logical``: its logical type, or empty. ``scale``, ``precision``: of a decimal."""
 
     name: str
     logical: str = ""
     scale: int = 0
+    precision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Fixed:
     size: int
     logical: str = ""
     scale: int = 0
+    precision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,18 +222,18 @@ def _full_name(name: str, namespace: str) -> str:
     return f"{namespace}.{name}" if namespace and "." not in name else name
 
 
-def _read_logical_type(document: Mapping[str, object], base: str, size: int) -> tuple[str, int]:
-    """Return the logical type and a decimal's scale; empty and 0 if it is unknown or invalid."""
+def _read_logical_type(document: Mapping[str, object], base: str, size: int) -> tuple[str, int, int]:
+    """Return the logical type and a decimal's scale and precision; empty and 0 if it is unknown or invalid."""
     logical, scale, precision = document.get("logicalType"), document.get("scale", 0), document.get("precision")
     if not isinstance(logical, str) or logical not in _LOGICAL.get(base, ()):
-        return "", 0
+        return "", 0, 0
     if logical == "uuid" and base == "fixed" and size != _UUID_BYTES:
-        return "", 0
+        return "", 0, 0
     if logical != "decimal":
-        return logical, 0
+        return logical, 0, 0
     if not isinstance(scale, int) or not isinstance(precision, int) or not 0 <= scale <= precision <= 1_000:
-        return "", 0
-    return logical, scale
+        return "", 0, 0
+    return logical, scale, precision
 
 
 def _fill_non_empty(records: list[RecordOf]) -> None:

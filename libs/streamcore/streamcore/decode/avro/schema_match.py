@@ -1,7 +1,7 @@
 """Matches the fields of a stream with those of a writer's Avro schema: once per schema, not once per record.
 
 Fields are found by their paths (``customer.id``: field ``id`` of the record in field ``customer``, which may be null).
-No conversion is guessed: ``_FITS`` lists the Avro types that fit each kind of field.
+No conversion is guessed: ``FITS`` lists the Avro types that fit each kind of field.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from streamcore.schema.field_paths import PathTree
 from streamcore.schema.types import quote_name
 
 _WHOLE = frozenset({"int", "long"})
-_INSTANTS = frozenset({"timestamp-millis", "timestamp-micros", "timestamp-nanos"})
-_FITS: dict[Kind, frozenset[str]] = {
+INSTANTS = frozenset({"timestamp-millis", "timestamp-micros", "timestamp-nanos"})
+FITS: dict[Kind, frozenset[str]] = {
     Kind.BOOLEAN: frozenset({"boolean"}),
     Kind.LONG: _WHOLE,
     Kind.DOUBLE: _WHOLE | {"float", "double"},
     Kind.DECIMAL: _WHOLE | {"decimal", "string"},
     Kind.STRING: frozenset({"string", "enum", "uuid"}),
-    Kind.TIMESTAMP: _INSTANTS | {f"local-{name}" for name in _INSTANTS} | {"date", "long", "string"},
+    Kind.TIMESTAMP: INSTANTS | {f"local-{name}" for name in INSTANTS} | {"date", "long", "string"},
 }
 
 
@@ -99,8 +99,8 @@ def _check(kind: AvroType, want: Field | FieldMapping) -> None:
         if isinstance(want, Field) and want.type.is_nested:
             _check_nested(branch, want)
         elif isinstance(want, Field):
-            if (found := type_name(branch)) not in _FITS[want.type.kind]:
-                fits = ", ".join(sorted(_FITS[want.type.kind]))
+            if (found := type_name(branch)) not in FITS[want.type.kind]:
+                fits = ", ".join(sorted(FITS[want.type.kind]))
                 raise RecordError(
                     RejectCode.WRONG_TYPE,
                     f"field {want.name}: found Avro's {found}; accepted for a {want.type} is {fits}",

@@ -1,6 +1,6 @@
 """Matches the fields of a stream with those of a message type: once per schema, not once per record.
 
-Fields are found by their paths, by the names in the schema. No conversion is guessed: ``_FITS`` lists the types that
+Fields are found by their paths, by the names in the schema. No conversion is guessed: ``FITS`` lists the types that
 fit each kind of field.
 """
 
@@ -25,7 +25,7 @@ _FIXED32 = frozenset({"float", "fixed32", "sfixed32"})
 _WHOLE = frozenset(
     {"int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"}
 )
-_FITS: dict[Kind, frozenset[str]] = {
+FITS: dict[Kind, frozenset[str]] = {
     Kind.BOOLEAN: frozenset({"bool"}),
     Kind.LONG: _WHOLE,
     Kind.DOUBLE: _WHOLE | {"float", "double"},
@@ -171,7 +171,7 @@ class _Matcher:
             }
             return self.with_oneofs(kind, inside, name)
         shown = "enum" if isinstance(kind, ProtoEnum) else kind.name if isinstance(kind, ProtoMessage) else kind
-        if shown is None or shown not in _FITS.get(one.type.kind, ()):
+        if shown is None or shown not in FITS.get(one.type.kind, ()):
             raise _wrong_type(one, found.shown)
         if isinstance(kind, ProtoMessage):
             return ReadValue(name, TIMESTAMP_MESSAGE, presence=True)
@@ -201,7 +201,7 @@ def _wire_type(kind: str | ProtoMessage | ProtoEnum | None) -> int:
 
 
 def _wrong_type(one: Field, shown: str) -> RecordError:
-    accepted = _ACCEPTED.get(one.type.kind) or ", ".join(sorted(_FITS[one.type.kind]))
+    accepted = _ACCEPTED.get(one.type.kind) or ", ".join(sorted(FITS[one.type.kind]))
     return RecordError(
         RejectCode.WRONG_TYPE,
         f"field {one.label}: found Protobuf's {shown}; accepted for a {one.type} is {accepted}",

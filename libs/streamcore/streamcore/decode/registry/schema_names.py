@@ -65,7 +65,7 @@ def _namer(registered: RegisteredSchema) -> _Name:
         case SchemaType.PROTOBUF:
             schema = read_protobuf(registered)
             return lambda record: _message_name(schema, record)
-    title = _title(registered.text)
+    title = schema_title(registered.text)
     return lambda _: title
 
 
@@ -74,7 +74,8 @@ def _message_name(schema: ProtoSchema, record: bytes) -> str | None:
     return None if message is None else message.name
 
 
-def _title(text: str) -> str | None:
+def schema_title(text: str) -> str | None:
+    """Return the title of a JSON Schema; None if it has none."""
     try:
         document = json.loads(text)
         title = document.get("title") if isinstance(document, dict) else None
