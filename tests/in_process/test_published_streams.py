@@ -15,7 +15,7 @@ import yaml
 
 from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
-from rulecore.documents.stream_records import StreamPublication
+from streamcore.engine.publication import StreamPublication
 from rulecore.ruleset import stream_changes
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot

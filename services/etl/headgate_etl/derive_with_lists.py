@@ -17,7 +17,7 @@ import polars as pl
 from headgate_etl.mapping.stage import MappingStage
 from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY, STREAM_KEY
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
-from rulecore.documents.stream_records import is_stream
+from streamcore.engine.publication import is_stream
 from rulecore.language import ListType
 from rulecore.lists import routing as control
 from rulecore.lists.store import ListStore, save

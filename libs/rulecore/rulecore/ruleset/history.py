@@ -15,7 +15,7 @@ from rulecore.documents.loading import decode_record
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
-from rulecore.documents.stream_records import is_stream
+from streamcore.engine.publication import is_stream
 from rulecore.errors import RuleSetError
 from rulecore.lists.routing import is_list
 from rulecore.lists.store import ListStore

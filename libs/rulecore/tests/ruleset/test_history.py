@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rulecore.documents.stream_records import StreamPublication
+from streamcore.engine.publication import StreamPublication
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import ControlEntry, RuleHistory, replay_log, revert_release, roll_back
 from rulecore.ruleset.ruleset import RuleSet
