@@ -15,11 +15,11 @@ import yaml
 
 from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
-from streamcore.engine.publication import StreamPublication
 from rulecore.ruleset import stream_changes
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.engine.publication import StreamPublication
 from streamcore.errors import ConfigError
 from streamcore.savepoint.app_description import check_app_compatibility
 from streamcore.savepoint.manifest import FORMAT, FORMAT_WITH_STREAMS

@@ -304,8 +304,8 @@ class Runner:
         self.app = self._app_of_settings.with_streams(streams)
         self._published = False
         if streams:
-            shown = ", ".join(f"{one.name} version {one.version}" for one in streams)
-            _LOG.info("app %s: from batch %d on it has the published streams %s", self.app.name, batch, shown)
+            shown = ", ".join(f"{one.name or 'its mapping'} version {one.version}" for one in streams)
+            _LOG.info("app %s: from batch %d on it has, as published, %s", self.app.name, batch, shown)
 
     def keep_streams(self, batch: int, published: Sequence[PublishedDocument]) -> None:
         """Write the streams that a batch has accepted to the checkpoint, for the batches after it."""
