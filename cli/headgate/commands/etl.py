@@ -27,9 +27,9 @@ def publish(file: Path, login: KafkaLogin, wait: float, why: str | None, output:
 
     The app has it from the next cut on, with all state. It takes other expressions, rules, masks and routes of its
     topics, fields of the model that no table has, the changes of streams that headgate streams publish takes, and new
-    streams on topics that it reads. What it cannot take while it runs is rejected with the reason and what to do instead. Other
-    settings of FILE are not published. Raise version with each change. Exit code 1 when the file is wrong, when the
-    app rejects it, or when the response does not come in time.
+    streams on topics that it reads. What it cannot take while it runs is rejected with the reason and what to do
+    instead. Other settings of FILE are not published. Raise version with each change. Exit code 1 when the file is
+    wrong, when the app rejects it, or when the response does not come in time.
     """
     from headgate.records.stream_files import read_document
     from headgate.rules.publish import ControlChange, note_for_user

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from headgate_etl.live_documents import EtlDocuments, documents_at_start
+from headgate_etl.live_documents import documents_at_start
 from headgate_etl.settings import EtlSettings
 from headgate_etl.sinks import sink_factories
 from headgate_etl.topology import build_topology
@@ -39,7 +39,7 @@ def build_app(settings: EtlSettings) -> App:
 def _build(settings: EtlSettings, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]) -> App:
     """Build the app with what was published while it ran. The files are read once: what is written into them later is
     for the next start."""
-    documents: EtlDocuments = documents_at_start(settings, in_files, published)
+    documents = documents_at_start(settings, in_files, published)
     return replace(documents.app(), rebuild=partial(_build, settings, in_files))
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # a document is made of anything
 
-from headgate_etl.documents import EtlDocument, MappingDocument, PublishedInput, PublishedMapping
+from headgate_etl.documents import EtlDocument, MappingDocument, PublishedMapping
 from headgate_etl.name_resolution import read_lists, read_model
 from headgate_etl.problems import Problems
 from headgate_etl.topology import build_topology
-from rulecore.documents.status import answer_status, status_record
+from rulecore.documents.status import answer_record
 from streamcore.app import App, Source
 from streamcore.engine.document_changes import DocumentAnswer, DocumentPlan, find_missing_stream
 from streamcore.engine.publication import decode_app_document, decode_stream, is_stream
@@ -26,7 +26,8 @@ from streamcore.kernel import ControlRecord
 from streamcore.schema.evolution import RESTART
 from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.config.documents import checked_document
-from streamcore.wire.lanes import STATUS, Record
+from streamcore.service.live_documents import bind_app, find_differences
+from streamcore.wire.lanes import Record
 
 if TYPE_CHECKING:
     from streamcore.topology.topology import Topology
@@ -50,26 +51,7 @@ class EtlDocuments:
 
     def app(self) -> App:
         """Build the app, which takes further documents while it runs."""
-        settings, topology = self.settings, self.topology()
-        app = topology.app(
-            topics={one.schema.name: one.topic for one in self.sources},
-            lanes={lane: settings.lane_topic(lane) for lane in (*topology.lanes, STATUS)},
-            control_topic=settings.control_topic,
-            shards=settings.shards,
-            key_groups=settings.key_groups,
-            state=settings.state,
-            limits=settings.limits,
-            documents=self,
-        )
-        treated = [
-            replace(
-                source,
-                reject_extra_fields=one.reject_extra_fields,
-                reject_other_records=one.reject_other_records,
-            )
-            for source, one in zip(app.sources, self.sources, strict=True)
-        ]
-        return replace(app, sources=tuple(treated))
+        return bind_app(self.topology(), self.settings, self.sources, self)
 
     def plan(self, record: ControlRecord) -> tuple[DocumentPlan, EtlDocuments]:
         """Return what becomes of a record, and the documents with it. ``ConfigError`` if the app cannot take it."""
@@ -88,7 +70,7 @@ class EtlDocuments:
 
     def to_record(self, answer: DocumentAnswer) -> Record:
         """Return an answer as a record of the status lane."""
-        return status_record(answer_status(answer))
+        return answer_record(answer)
 
     def _plan_stream(self, record: ControlRecord) -> tuple[DocumentPlan, EtlDocuments]:
         publication = decode_stream(record)
@@ -160,37 +142,14 @@ class EtlDocuments:
 def check_fits(before: EtlDocuments, after: EtlDocuments) -> None:
     """Raise ``ConfigError``, with all reasons, unless the app can go on with other documents: they are valid, and keep
     state, tables and topics."""
-    from streamcore.savepoint.app_description import describe
-
     try:
-        topology = after.topology()
+        app = after.app()
     except ConfigError as error:
         raise ConfigError(f"the mapping does not fit:\n{error}") from None
-    problems = [*_fixed_entries(before.settings, after.settings)]
-    old_app, new_app = before.app(), after.app()
-    old, new = (
-        (
-            one.stages,
-            one.tables,
-            [operator.name for operator in one.operators],
-            len(one.watermark_groups),
-            app.exchanges,
-        )
-        for app, one in ((app, describe(app)) for app in (old_app, new_app))
-    )
-    if old != new:
-        problems.append("its stages or the rows of their state would be others")
-    old_tables, new_tables = before.topology().table_columns, topology.table_columns
-    for lane in sorted(old_tables.keys() | new_tables.keys()):
-        if lane not in new_tables or lane not in old_tables:
-            problems.append(f"route {lane}: a table is not opened or closed")
-        elif old_tables[lane] != new_tables[lane]:
-            was, now = ({field.name: str(field.type) for field in some[lane]} for some in (old_tables, new_tables))
-            changed = [name for name in {**was, **now} if was.get(name) != now.get(name)] or ["their order"]
-            problems.append(f"route {lane}: its table would have other columns ({', '.join(changed)})")
-    for lane in new_app.lanes:
-        if lane not in old_app.lanes:
-            problems.append(f"route {lane} is new, and its topic is made when the app starts")
+    problems = [
+        *_fixed_entries(before.settings, after.settings),
+        *find_differences(before.app(), app, rows=False),
+    ]
     if problems:
         raise ConfigError(f"not while the app runs: {'; '.join(problems)}. Instead: {_RESTART}")
 
@@ -271,6 +230,3 @@ def documents_at_start(
     sources = [source for source in add_streams(in_files, streams) if source.schema.name in order]
     sources.sort(key=lambda source: order.index(source.schema.name))
     return EtlDocuments(settings, tuple(sources)).with_mapping(stored)
-
-
-__all__: Sequence[str] = ("EtlDocuments", "PublishedInput", "check_fits", "documents_at_start", "to_document")
