@@ -35,7 +35,7 @@ STREAM: dict[str, Any] = {
 #: The document of each version: which value its rows have. From version 2 on the stream has a field more.
 MAPS: dict[int, str] = {1: "'one'", 2: "coalesce(coupon, 'two')", 3: "concat('three-', coupon)"}
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 
 @dataclass(slots=True)
