@@ -24,6 +24,7 @@ from streamcore.kernel import ControlRecord
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state import KeyValueTable
+from streamcore.state.scope import REPLICATED
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import CONTROL_KEY, CONTROL_VALUE
 
@@ -58,7 +59,7 @@ class DeriveOperator:
     def __init__(self, stage: MappingStage, lists: Mapping[str, ListType]) -> None:
         self.stage, self.declared = stage, lists
         self.lists = ListStore.empty()
-        self._table = KeyValueTable()
+        self._table = KeyValueTable(REPLICATED)
         self._rejected = 0
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,16 @@ import yaml
 from headgate_etl.app import build_app
 from headgate_etl.live_documents import to_document
 from headgate_etl.settings import EtlSettings
+from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.engine.publication import AppPublication, StreamPublication
 from streamcore.errors import ConfigError
+from streamcore.savepoint.app_description import check_app_compatibility
+from streamcore.savepoint.restore import restore_checkpoint
 from streamcore.wire.lanes import STATUS, Record
 from tests.harness.apps import small_etl
 from tests.harness.apps.small_etl import NOW_MS, rows
+from tests.harness.apps.versioned_shop import initial_of, moment, save
 
 ORDERS: dict[str, Any] = {
     "name": "orders",
@@ -315,3 +319,27 @@ def test_the_app_is_pickled_with_what_was_published(running: Running, tmp_path: 
     assert running.publish(mapping(load(tmp_path, [(ORDERS, MAP | {"pieces": "9"})], version=2)))
     again = pickle.loads(pickle.dumps(running.app.app.stages))
     assert [stage.documents for stage in again][-1].settings.version == 2
+
+
+def test_a_savepoint_has_the_mapping_and_the_lists_for_another_number_of_shards(tmp_path: Path) -> None:
+    more: dict[str, Any] = {
+        "model": MODEL | {"rate": "decimal(12,6)"},
+        "lists": {"rates": {"of": "string", "value": "decimal(12,6)"}},
+        "derive": {"rate": "lookup('rates', 'EUR')"},
+    }
+    running = Running(InProcessApp(build_app(load(tmp_path, **more))))
+    running.app.cut(small_etl.rates(1, {"EUR": "1.5", "USD": "2", "GBP": "3"}), NOW_MS)
+    running.control = 1_000
+    assert running.publish(mapping(load(tmp_path, [(ORDERS, MAP | {"pieces": "9"})], **more, version=2)))
+    running.send(events=[{"id": "a"}])
+    point = replace(moment(), streams=running.app.streams)
+    saved = save(running.app.app, running.app.blobs, tmp_path / "savepoints", point)
+    wider = build_app(load(tmp_path, **more, shards=4))
+    root = CheckpointRoot(tmp_path / "checkpoint")
+    restore_checkpoint(saved, wider, check_app_compatibility(saved.manifest, wider), root, saved.manifest.epoch + 1)
+    restored = root.streams.in_force(0)
+    blobs = initial_of(tmp_path / "checkpoint", wider.with_streams(restored))
+    again = Running(InProcessApp(wider, blobs, streams=restored), running.control, running.events)
+    output = rows(again.send(events=[{"id": name} for name in "abcdefgh"]))
+    assert [one["id"] for one in sorted(output, key=str)] == [*"bcdefgh"]
+    assert {(one["pieces"], one["rate"]) for one in output} == {(9, "1.500000")}

@@ -1,8 +1,9 @@
 """The documents that were published while an app ran, in its checkpoint: the files ``streams/<batch>``.
 
-A file has all published documents of the app, of streams and its own, from this batch on, up to the batch of the next file. It is written before
-the output of the batch that accepted the documents, so that a crash leaves either no file, or that batch to run again,
-which accepts them again. The offset log has a digest of the streams with each batch, so that a lost file is found.
+A file has all published documents of the app, of streams and its own, from this batch on, up to the batch of the next
+file. It is written before the output of the batch that accepted the documents, so that a crash leaves either no file,
+or that batch to run again, which accepts them again. The offset log has a digest of the documents with each batch, so
+that a lost file is found.
 """
 
 from __future__ import annotations
