@@ -127,16 +127,19 @@ class EtlDocuments:
     def _check_sources(self, after: EtlDocuments) -> None:
         """Raise ``ConfigError`` if an input is to be read otherwise than the app reads it, or its topic."""
         known = dict(zip([s.schema.name for s in self.sources], self.settings.inputs, strict=True))
-        by_topic = {one.topic: one for one in self.settings.inputs}
+        formats = {one.topic: one.format for one in self.settings.inputs}
         for source, each in zip(after.sources, after.settings.inputs, strict=True):
             before = known.get(source.schema.name)
-            for name in _SOURCE_ENTRIES:
-                new = getattr(each, name)
-                wanted = getattr(by_topic[each.topic] if before is None else before, name)
-                if new != wanted and not (before is None and new is False):
-                    raise ConfigError(
-                        f"input {source.schema.name}: {name} does not change while the app runs: {_RESTART}"
-                    )
+            now = {name: getattr(each, name) for name in _SOURCE_ENTRIES}
+            wanted = (
+                {"format": formats[each.topic], "reject_extra_fields": False, "reject_other_records": False}
+                if before is None
+                else {name: getattr(before, name) for name in _SOURCE_ENTRIES}
+            )
+            if changed := [name for name in _SOURCE_ENTRIES if now[name] != wanted[name]]:
+                raise ConfigError(
+                    f"input {source.schema.name}: {changed[0]} does not change while the app runs: {_RESTART}"
+                )
 
 
 def check_fits(before: EtlDocuments, after: EtlDocuments) -> None:

@@ -198,6 +198,29 @@ def test_a_mapping_may_bring_a_stream_on_a_topic_that_the_app_reads(running: Run
         running.events = again.events
 
 
+@pytest.mark.parametrize(
+    ("entry", "value"), [("format", {"kind": "csv"}), ("reject_extra_fields", True), ("reject_other_records", True)]
+)
+def test_an_input_is_read_as_before_and_a_new_one_as_its_topic(
+    running: Running, tmp_path: Path, entry: str, value: object
+) -> None:
+    refunds = (REFUNDS, {"id": "id", "price": "amount", "pieces": "-1"})
+    for streams in ([(ORDERS, MAP)], [refunds, (ORDERS, MAP)]):
+        documents = [document for document, _ in streams]
+        key, content = mapping(load(tmp_path, streams, version=2), *documents)
+        changed = orjson.loads(content)
+        changed["inputs"][0][entry] = value
+        answer = running.publish((key, orjson.dumps(changed)))
+        expected = f"input {documents[0]['name']}: {entry} does not change while the app runs"
+        assert expected in str(answer["reason"])
+
+
+def test_an_input_is_kept(running: Running, tmp_path: Path) -> None:
+    refunds = (REFUNDS, {"id": "id", "price": "amount", "pieces": "-1"})
+    answer = running.publish(mapping(load(tmp_path, [refunds], version=2), REFUNDS))
+    assert "input orders is gone" in str(answer["reason"])
+
+
 def test_routes_rules_and_derived_fields_change_with_all_state(running: Running, tmp_path: Path) -> None:
     later = load(
         tmp_path,
