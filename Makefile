@@ -124,6 +124,7 @@ NIGHTLY := nightly-properties nightly-language nightly-decoders nightly-patterns
 nightly: setup ## the long forms, one after the other, whichever fails: index against naive, schedules, changes under load
 	@$(MAKE) --no-print-directory --keep-going --jobs=1 $(NIGHTLY)
 # Each piece is a target of its own: what failed is run again without the others.
+$(NIGHTLY): setup
 nightly-properties:
 	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "hypothesis and not spark and not kafka" --timeout 3600 \
 		libs services cli/tests $(ARGS)
