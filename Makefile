@@ -102,7 +102,6 @@ flink-cep: setup ## what Flink's CEP library gives for the patterns of tests/fli
 	@java -XX:+UseSerialGC -cp "$(FLINK_CEP)/target/classes:$$(cat $(FLINK_CEP)/target/classpath)" headgate.Main \
 		build/flink_cep/cases.jsonl tests/flink_cep/corpus.jsonl
 
-.PHONY: nightly
 SCHEDULES ?= 100000
 PAIRS ?= 200000
 EXPRESSIONS ?= 20000
@@ -112,28 +111,47 @@ RELEASE ?= 1000
 CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
 PATTERNS ?= 10000
-JSON_RECORDS ?= 60000
+# Of each of four streams, for each of three odds of damage: a million documents.
+JSON_RECORDS ?= 84000
 BINARY_SCHEMAS ?= 5000
 OWNER_RUNS ?= 20
 LAB_MINUTES ?= 60
 LAB_SEED ?= $(shell date +%Y%m%d)
 DAMAGED_FILES ?= 300
-nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers, changes under load, schedules
-	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
-		libs/rulecore/tests/matching/test_access_paths.py libs/rulecore/tests/language/test_functions_against_duckdb.py \
-		libs/rulecore/tests/security/test_hostile_texts.py libs/rulecore/tests/security/test_fuzz.py $(ARGS)
-	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
-		$(VENV)/python -m pytest -s tests/faults/test_changes_under_load.py $(ARGS)
+NIGHTLY := nightly-properties nightly-language nightly-decoders nightly-patterns nightly-simulation nightly-owners \
+	nightly-damaged nightly-transcripts nightly-changes nightly-lab
+.PHONY: nightly $(NIGHTLY)
+nightly: setup ## the long forms, one after the other, whichever fails: index against naive, schedules, changes under load
+	@$(MAKE) --no-print-directory --keep-going --jobs=1 $(NIGHTLY)
+# Each piece is a target of its own: what failed is run again without the others.
+$(NIGHTLY): setup
+nightly-properties:
 	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "hypothesis and not spark and not kafka" --timeout 3600 \
 		libs services cli/tests $(ARGS)
-	@HEADGATE_JSON_RECORDS=$(JSON_RECORDS) HEADGATE_BINARY_SCHEMAS=$(BINARY_SCHEMAS) HEADGATE_BINARY_SEED=$(LAB_SEED) \
-		$(VENV)/python -m pytest libs/streamcore/tests/decode/walk --timeout 7200 $(ARGS)
+nightly-language:
+	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) \
+		HEADGATE_SEED=$(LAB_SEED) $(VENV)/python -m pytest -s --timeout 7200 \
+		libs/rulecore/tests/matching/test_access_paths.py libs/rulecore/tests/language/test_functions_against_duckdb.py \
+		libs/rulecore/tests/security/test_hostile_texts.py libs/rulecore/tests/security/test_fuzz.py $(ARGS)
+nightly-decoders:
+	@HEADGATE_JSON_RECORDS=$(JSON_RECORDS) HEADGATE_JSON_SEED=$(LAB_SEED) HEADGATE_BINARY_SCHEMAS=$(BINARY_SCHEMAS) \
+		HEADGATE_BINARY_SEED=$(LAB_SEED) $(VENV)/python -m pytest libs/streamcore/tests/decode/walk --timeout 7200 $(ARGS)
+nightly-patterns:
 	@HEADGATE_PATTERNS=$(PATTERNS) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
+nightly-simulation:
+	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
+nightly-owners:
 	@HEADGATE_OWNER_SCHEDULES=$(OWNER_SCHEDULES) HEADGATE_OWNER_RUNS=$(OWNER_RUNS) $(VENV)/python -m pytest -s \
 		libs/streamcore/tests/kafka/test_suspended_owners.py libs/streamcore/tests/kafka/test_suspended_processes.py --timeout 7200 $(ARGS)
+nightly-damaged:
+	@HEADGATE_DAMAGED_FILES=$(DAMAGED_FILES) HEADGATE_DAMAGED_SEED=$(LAB_SEED) $(VENV)/python -m pytest -s \
+		tests/faults/test_damaged_spark_files.py --timeout 7200 $(ARGS)
+nightly-transcripts:
 	@HEADGATE_TRANSCRIPTS_EVERY=1 $(VENV)/python -m pytest -s tests/end_to_end/test_transcripts_on_spark.py $(ARGS)
-	@HEADGATE_DAMAGED_FILES=$(DAMAGED_FILES) $(VENV)/python -m pytest -s tests/faults/test_damaged_spark_files.py --timeout 7200 $(ARGS)
-	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
+nightly-changes:
+	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
+		$(VENV)/python -m pytest -s tests/faults/test_changes_under_load.py $(ARGS)
+nightly-lab:
 	@$(VENV)/python -m tests.lab --seed $(LAB_SEED) --minutes $(LAB_MINUTES)
 
 .PHONY: operator-test

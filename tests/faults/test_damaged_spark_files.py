@@ -1,6 +1,6 @@
 """One damaged file of Spark in a checkpoint changes nothing, or the start names the file and the savepoint to restore.
 
-By default 8 damages, which are chosen by a seed; ``HEADGATE_DAMAGED_FILES`` sets another number.
+By default 4 damages, which are chosen by a seed; ``HEADGATE_DAMAGED_FILES`` sets another number.
 """
 
 from __future__ import annotations

@@ -185,7 +185,8 @@ def test_an_explanation_imports_one_kafka_client_and_no_columnar_decoder(past: E
 
 
 def test_an_explanation_takes_about_a_second(past: ExplainedApp, capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit is generous because machines are shared; the run prints the actual time."""
-    began = time.monotonic()
+    """Of processor time, which a busy machine changes least; and it waits for nothing."""
+    began, worked = time.monotonic(), time.process_time()
     assert past("explain", str(past.alerts["burst"][0]["alert_id"]), "--topic", past.topic) == 0
-    assert time.monotonic() - began < 5
+    assert time.process_time() - worked < 5
+    assert time.monotonic() - began < 30

@@ -173,7 +173,7 @@ def test_the_channel_delivers_requests_and_publishes_the_status(place: Place) ->
         box.publish('{"phase":"running"}')
         assert place.published_status() == box.last_status() == '{"phase":"running"}'
         place.send_request("second")
-        wait_until(lambda: box.latest_command() == "second", 5)
+        wait_until(lambda: box.latest_command() == "second")
 
 
 def test_the_channel_delivers_requests_again_after_an_outage_of_the_server(place: Place) -> None:
@@ -201,7 +201,7 @@ def test_a_watch_that_ends_is_restarted(place: Place) -> None:
         for number in range(4):
             time.sleep(1)
             place.send_request(str(number))
-            wait_until(lambda number=number: box.latest_command() == str(number), 5)  # type: ignore[misc]
+            wait_until(lambda number=number: box.latest_command() == str(number))  # type: ignore[misc]
 
 
 def test_publishing_without_permission_raises(place: Place) -> None:

@@ -99,14 +99,13 @@ def idle(place: Location) -> Iterator[Idle]:
 
 def test_an_idle_app_checks_its_lease_and_the_root_before_each_plan_and_once_a_second(any_place: ObjectStore) -> None:
     with idle(location(any_place.url)) as app:
+        began_s = time.monotonic()
         app.plan(1, Quiet())
-        assert 2 <= len(app.looks) <= 4, "before the cut, perhaps after a second, before it is planned"
+        assert 2 <= len(app.looks) <= 3 + (time.monotonic() - began_s), "before the cut, each second, before the plan"
         app.looks.clear()
         began_s = time.monotonic()
         app.plan(2, Quiet(), lambda: now_ms() if time.monotonic() > began_s + 3.5 else 0)
-        assert 3 <= len(app.looks) <= 6
-        pauses = [after - before for before, after in zip(app.looks[:-2], app.looks[1:-1], strict=True)]
-        assert min(pauses) > 0.5
+        assert 3 <= len(app.looks) <= 3 + (time.monotonic() - began_s)
 
 
 def test_an_idle_app_in_a_bucket_makes_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
         label = f'operator="{step}"'
         assert value(samples, "headgate_operator_busy_seconds_total", label) == pytest.approx(busy_s)
         assert value(samples, "headgate_operator_waiting_seconds_total", label) == pytest.approx(waiting_s)
-    assert 59 < value(samples, "headgate_savepoint_age_seconds") < 70
+    assert 59 < value(samples, "headgate_savepoint_age_seconds") < 600
     for metric in METRICS:
         assert any(re.match(rf"{metric.prometheus_name}(_bucket)?({{|$)", name) for name in samples), metric.name
 

@@ -62,7 +62,7 @@ def test_a_closed_queue_returns_no_key() -> None:
     thread.start()
     time.sleep(0.05)
     queue.close()
-    thread.join(5.0)
+    thread.join(60.0)
     assert given == [None]
 
 

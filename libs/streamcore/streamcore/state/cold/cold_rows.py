@@ -27,7 +27,16 @@ from streamcore.state.cold.block import (
     unsorted_rows,
 )
 from streamcore.state.cold.blocks import ColdBlobs
-from streamcore.state.cold.paged_state import Deadlines, Frames, PagedState, RecallsAll, gather, is_member, spread
+from streamcore.state.cold.paged_state import (
+    ColdTimes,
+    Deadlines,
+    Frames,
+    PagedState,
+    RecallsAll,
+    gather,
+    is_member,
+    spread,
+)
 from streamcore.state.cold.recalled_keys import RecalledKeys
 from streamcore.state.cold.run import BLOCK_BYTES, MAX_BITS, KeyFilter, Run, StoredBlock
 from streamcore.state.table import HASH
@@ -358,7 +367,8 @@ class _RunWriter:
         if not frames and not len(gone):
             run.blocks.append(StoredBlock())
             return
-        times = self._state.times({name: unsorted_rows(rows) for name, rows in frames.items()})
+        rows_by_table = {name: unsorted_rows(rows) for name, rows in frames.items()}
+        times = self._state.times(rows_by_table) if frames else ColdTimes()
         content = encode_block(frames, times.event, times.clock, gone)
         digest = self._blobs.write(self._operator, run.number, len(run.blocks), content)
         run.blocks.append(StoredBlock(digest, len(content), _first_ms(times.event), _first_ms(times.clock)))

@@ -198,6 +198,18 @@ def test_the_rows_in_memory_and_on_disk_are_those_of_a_dictionary(
         assert len(stored) <= 33 * (2 * cold_rows._MAX_RUNS + 1)
 
 
+def test_a_block_may_have_nothing_but_keys_without_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(cold_rows, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(cold_rows, "_MIN_RECALLED", 2)
+    store = Store(tmp_path, 1)
+    store.cut({key: ["a"] for key in range(20)}, -1)
+    store.cut({**{key: [] for key in range(20)}, 20: ["long" * 250]}, -1)  # one key's rows, in one of several blocks
+    assert store.all_lists() == {20: ["long" * 250]}
+    store.restart()
+    assert store.all_lists() == {20: ["long" * 250]}
+
+
 def test_a_restart_has_the_keys_that_were_recalled_and_not_written(tmp_path: Path) -> None:
     store = Store(tmp_path, 1)
     lists = {key: [f"v{key}"] for key in range(KEYS)}
