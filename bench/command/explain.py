@@ -28,7 +28,7 @@ from headgate.rules.publish import AppTopics
 from rulecore.documents.loading import decode_record
 from rulecore.documents.rule import canonical_json
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import CONTROL, App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.kafka.control_topic import ControlLog, control_topic

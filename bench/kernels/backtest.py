@@ -27,6 +27,7 @@ from headgate.backtest.sources import file_batches
 from rulecore.backtest.backtest import Backtest, BacktestReport, BacktestSide
 from rulecore.compile.rule import RuleLimits, compile_rule
 from rulecore.documents.loading import decode_record
+from rulecore.streams import RuleInput
 from streamcore.schema import StreamSchema
 
 EVENTS = 2_000_000
@@ -49,8 +50,9 @@ def run(path: Path, records: Sequence[tuple[str, bytes]]) -> tuple[BacktestRepor
     schema = StreamSchema.parse(SCHEMA)
     rules = [compile_rule(decode_record(r, len(r)), {schema.name: schema}, RuleLimits()) for _, r in records]
     began, begin = time.perf_counter(), time.process_time()
-    job = Backtest(schema, schema.name, BacktestSide(tuple(rules)), partitions=[0])
-    for _, batch in file_batches([path], schema, 2**45):
+    source = RuleInput.of_stream(schema, schema.name)
+    job = Backtest(source, BacktestSide(tuple(rules)), partitions=[0])
+    for _, batch in file_batches({schema.name: [path]}, source, 2**45):
         job.step(batch)
     report = job.report()
     return report, time.process_time() - begin, time.perf_counter() - began

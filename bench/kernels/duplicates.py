@@ -33,7 +33,7 @@ from bench.harness.events import BASE_MS, SCHEMA, STREAM, EventSet, to_json
 from bench.harness.result import Result, show
 from bench.harness.yardstick import Yardstick
 from rulecore.factory import LateEventWriter, RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.deduplication.stage import add_deduplication

@@ -30,7 +30,7 @@ from rulecore.factory import RulesFactory
 from rulecore.kernel import RulesKernel, control_record
 from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.records import ListHead, list_records
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.kernel import ControlRecord, Cut, StreamKey
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema, Type
 from streamcore.state import MemoryBlobs, StateLog, StateSettings

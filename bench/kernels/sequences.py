@@ -27,7 +27,7 @@ from bench.harness.result import show
 from rulecore.factory import RulesFactory
 from rulecore.groups.sequences.group import SequenceGroup
 from rulecore.kernel import RulesKernel
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.kernel import ControlRecord, Cut, KernelOutput, StreamKey
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import MemoryBlobs, StateLog, StateSettings

@@ -21,8 +21,9 @@ import polars as pl
 
 from rulecore.factory import RulesFactory
 from rulecore.kernel import RulesKernel, control_record
-from rulecore.settings import RuleStream, StateBudgets
+from rulecore.settings import StateBudgets
 from rulecore.state_size import StateHolder
+from rulecore.streams import RuleStream
 from streamcore.kernel import ControlRecord, Cut, StreamKey
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import NewRegistry
+from headgate.main import run
 from streamcore.schema_registry.schemas import RegisteredSchema
 from streamcore.schema_registry.store import SchemaStore
 from streamcore.storage import open_object_store
 from tests.conftest import NewApp
 from tests.harness.apps import orders, registered_orders
 from tests.harness.apps import published_rules as rules
+from tests.harness.apps.rules_app import AppUnderTest
 from tests.harness.apps.rules_scene import Scene
 from tests.harness.faults.faulty_app import read_attempts
 from tests.harness.oracles.lane_reader import check_transactions
@@ -34,7 +37,18 @@ def scene_of(new_app: NewApp, registry: EmbeddedRegistry, stem: str) -> Scene:
     return scene
 
 
-def test_new_ids_and_an_outage_lose_and_repeat_nothing(new_app: NewApp, new_registry: NewRegistry) -> None:
+def status_of(app: AppUnderTest, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Return what ``headgate status`` says of the app, which runs."""
+    capsys.readouterr()
+    command = ["status", "--service", "rules", "--settings", str(app.folder / "settings.json"), "-o", "json"]
+    assert run(command) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_new_ids_and_an_outage_lose_and_repeat_nothing(
+    new_app: NewApp, new_registry: NewRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
     registry = new_registry()
     registry.start()
     scene = scene_of(new_app, registry, "registered")
@@ -66,6 +80,8 @@ def test_new_ids_and_an_outage_lose_and_repeat_nothing(new_app: NewApp, new_regi
         events = app.events
         time.sleep(AWAY_S)
         assert app.events == events, "no cut has ended without its schema"
+        away = f"unavailable: Schema registry {registry.url}: GET /schemas/ids/"
+        app.wait_for(lambda: status_of(app, capsys)["message"].startswith(away), "the reason in headgate status", 60)
         # The driver dies while the cut waits, and comes back before the registry.
         app.kill()
         app.start()
@@ -74,6 +90,7 @@ def test_new_ids_and_an_outage_lose_and_repeat_nothing(new_app: NewApp, new_regi
         scene.settle()
         scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)
         scene.settle()
+        app.wait_for(lambda: status_of(app, capsys)["message"] == "", "the end of the outage in headgate status")
         assert app.lane("deadletters") == 0
         assert app.drain() == 0
     scene.check_against(expected)

@@ -18,7 +18,7 @@ from headgate_etl.settings import EtlSettings
 from rulecore.documents.loading import load_text
 from rulecore.documents.rule import canonical_json
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.decode.scalar import RejectedRecord, StreamRecord
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record

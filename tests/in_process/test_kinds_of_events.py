@@ -113,7 +113,9 @@ def test_each_stream_of_a_topic_has_its_rules_under_a_key_that_they_share(folder
     later = rules()[1].model_copy(update={"id": "later", "where": None})
     output = local.cut([control_record(2, later.id, canonical_json(later))], NOW_MS + 6_000)
     (status,) = [orjson.loads(one.value or b"") for one in output if one.lane == STATUS]
-    assert status["incomplete"]["counts_from"] == {"0": 6}, "a backfill knows where the rule began in the topic"
+    assert status["incomplete"]["counts_from"] == {"events": {"0": 6}}, (
+        "a backfill knows where the rule began in the topic"
+    )
 
 
 def test_events_of_a_rules_test_have_the_fields_beside_the_value(folder: Path) -> None:

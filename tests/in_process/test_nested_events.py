@@ -14,7 +14,7 @@ import yaml
 from rulecore.documents.loading import load_text
 from rulecore.documents.rule import canonical_json
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

@@ -13,7 +13,7 @@ import pytest
 from rulecore.factory import RulesFactory
 from rulecore.lists.records import ListHead, list_records
 from rulecore.lists.routing import DATA_KEYS
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

@@ -16,10 +16,10 @@ import orjson
 import polars as pl
 
 from headgate.backtest.run import Progress
-from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
+from headgate.backtest.sources import TopicRange, count_events, file_batches, files_by_stream, topic_batches
 from headgate.errors import InputError
 from headgate.records.formats import ALL_JSON, RecordFormats
-from headgate.rules.bundle import one_stream
+from headgate.records.inputs import find_input
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics, ChangeNote, ControlChange, PublishedChange, publish_in_steps
 from rulecore.backfill import BackfillCollector, backfill_records
@@ -27,32 +27,40 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.documents.control_keys import STAGED_KEY, parse_key
 from rulecore.groups.windows.members import rows_column
 from rulecore.lists.fill_columns import with_list_columns
+from rulecore.streams import RuleInput
+from rulecore.union_events import unite_events
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.offsets import TopicPartition
 from streamcore.operators.deduplication.events import for_stream
-from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.schema import EVENT_MS
 
 
 @dataclass(frozen=True, slots=True)
 class MissingAggregates:
     """Aggregates of a version that began at the same offsets. ``since_ms``: the event time from which each aggregate,
-    by its name, is complete without a backfill. ``counts_from``: the first offset that the app counted, by
-    partition."""
+    by its name, is complete without a backfill. ``topics``: those that the app counts; ``counts_from``: the first
+    offset that it counted, by topic and partition."""
 
     since_ms: Mapping[str, int]
-    counts_from: Mapping[int, int]
+    topics: frozenset[str]
+    counts_from: Mapping[TopicPartition, int]
+
+
+#: The topics that the app counts, and the first offset by topic and partition.
+_Start = tuple[frozenset[str], tuple[tuple[TopicPartition, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillSource:
-    """The source of the past events: ``parquet``, a file or folder; None: the topic (None: the one with the stream's
-    name). ``start_ms``: the event time of the first events to count. ``now_ms``: the time of the command."""
+    """The source of the past events: ``parquet``, files or folders; without any: ``topics``. Both are the values of
+    the options. ``start_ms``: the event time of the first events to count. ``now_ms``: the time of the command."""
 
-    topic: str | None
+    topics: tuple[str, ...]
     start_ms: int
     now_ms: int
-    parquet: Path | None = None
+    parquet: tuple[str, ...] = ()
     formats: RecordFormats = ALL_JSON
 
 
@@ -89,17 +97,20 @@ def backfill_rule(
         raise InputError(f"app {topics.app} has no rule {rule_id!r}; publish it first, for example in shadow mode")
     if rule.window is None:
         raise InputError(f"{rule_id} is not a windowed rule: it has no windows to backfill")
-    schema = one_stream(known.rules.streams, rule, "a backfill")
+    source = find_input(rule.rule.on, known.rules.streams, history.topics, history.formats)
     contents = known.lists.contents(history.now_ms)
     results = []
     for missing in _missing_aggregates(kafka, topics, rule):
-        collector, events = BackfillCollector(rule, schema), 0
-        deduplication = for_stream(schema)
-        total, batches = _past_events(kafka, history, missing, schema)
+        collector, events = BackfillCollector(rule, source.schema), 0
+        deduplication = {one.schema.name: for_stream(one.schema) for one in source.streams}
+        total, batches = _past_events(kafka, history, missing, source)
         with progress(f"backfill {rule_id}", total) as on_progress:
-            for count, frame in batches:
-                once = frame if deduplication is None else deduplication.filter(frame)
-                past = once.filter(pl.col(EVENT_MS) >= history.start_ms)
+            for count, frames in batches:
+                once = {
+                    name: frame if (kept := deduplication[name]) is None else kept.filter(frame)
+                    for name, frame in frames.items()
+                }
+                past = unite_events(source, once).filter(pl.col(EVENT_MS) >= history.start_ms)
                 collector.add(with_list_columns(past, rule.list_columns, contents))
                 events += count
                 on_progress(events)
@@ -112,52 +123,60 @@ def backfill_rule(
 
 def _missing_aggregates(kafka: KafkaSettings, topics: AppTopics, rule: CompiledRule) -> list[MissingAggregates]:
     """Read from the status topic where each aggregate of the rule began, and group the aggregates by that."""
-    latest: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
+    latest: dict[str, tuple[int, _Start]] = {}
     records = read_topic(kafka, topics.status)
     for record in sorted(records, key=lambda r: (r.timestamp_ms, r.partition, r.offset)):
         incomplete = orjson.loads(record.value or b"{}").get("incomplete")
         if incomplete is not None:
-            offsets = tuple(sorted((int(p), int(o)) for p, o in incomplete["counts_from"].items()))
-            latest |= {name: (since, offsets) for name, since in incomplete["since_ms"].items()}
+            by_topic = incomplete["counts_from"].items()
+            offsets = sorted(((topic, int(p)), int(o)) for topic, places in by_topic for p, o in places.items())
+            start = frozenset(incomplete["counts_from"]), tuple(offsets)
+            latest |= {name: (since, start) for name, since in incomplete["since_ms"].items()}
     names = [spec.column for spec in rule.aggregates]
     rows = [name for name in latest if name.startswith("rows_")]
-    by_offsets: dict[tuple[tuple[int, int], ...], dict[str, int]] = {}
+    by_start: dict[_Start, dict[str, int]] = {}
     for name in [*names, *rows]:
-        if name in latest and (name in names or latest[name][1] in by_offsets):
-            by_offsets.setdefault(latest[name][1], {})[name] = latest[name][0]
-    if not by_offsets:
+        if name in latest and (name in names or latest[name][1] in by_start):
+            by_start.setdefault(latest[name][1], {})[name] = latest[name][0]
+    if not by_start:
         raise InputError(
             f"app {topics.app} has not reported from which offsets {rule.rule.id} version {rule.rule.version} counts: "
             "its aggregates existed before, or the app has read no event since; there is nothing to backfill"
         )
     own = {*names, rows_column(rule)}
     return [
-        MissingAggregates({n: s for n, s in since.items() if n in own}, dict(offsets))
-        for offsets, since in by_offsets.items()
+        MissingAggregates({n: s for n, s in since.items() if n in own}, topics, dict(offsets))
+        for (topics, offsets), since in by_start.items()
     ]
 
 
 def _past_events(
-    kafka: KafkaSettings, history: BackfillSource, missing: MissingAggregates, schema: StreamSchema
-) -> tuple[int, Iterator[tuple[int, pl.DataFrame]]]:
-    """Return the number of past events, and an iterator of pairs: the number of events read, and a frame of them."""
-    if history.parquet is not None:
-        files = parquet_files(history.parquet)
-        frames = ((count, batch.events) for count, batch in file_batches(files, schema, history.now_ms))
-        return count_events(files), frames
-    past = _range_before_start(kafka, history.topic or schema.name, history.start_ms, missing)
-    read = topic_batches(kafka, past, schema, history.now_ms, history.formats)
+    kafka: KafkaSettings, history: BackfillSource, missing: MissingAggregates, source: RuleInput
+) -> tuple[int, Iterator[tuple[int, Mapping[str, pl.DataFrame]]]]:
+    """Return the number of past events, and an iterator of pairs: the number of events read, and the events by
+    stream."""
+    if history.parquet:
+        files = files_by_stream(history.parquet, source)
+        frames = ((count, batch.events) for count, batch in file_batches(files, source, history.now_ms))
+        return sum(map(count_events, files.values())), frames
+    past = _range_before_start(kafka, [*dict.fromkeys(source.topics)], history.start_ms, missing)
+    read = topic_batches(kafka, past, source, history.now_ms, history.formats)
     return past.records, ((count, batch.events) for count, batch in read)
 
 
-def _range_before_start(kafka: KafkaSettings, topic: str, start_ms: int, missing: MissingAggregates) -> TopicRange:
+def _range_before_start(
+    kafka: KafkaSettings, topics: Sequence[str], start_ms: int, missing: MissingAggregates
+) -> TopicRange:
     """Return the range from the first record at or after ``start_ms`` to the offsets from which the app counted.
 
-    Raises ``InputError`` if the topic no longer holds its beginning.
+    Raises ``InputError`` if a topic no longer holds its beginning, or if it is not one that the app counts.
     """
-    ends = KafkaPartitionOffsets(kafka, [topic])
+    if missing.topics != {*topics}:
+        counted = ", ".join(sorted(missing.topics))
+        raise InputError(f"the app counts the events of {counted}, not of {', '.join(topics)}; correct --topic")
+    ends = KafkaPartitionOffsets(kafka, topics)
     first, start, latest = ends.earliest(), ends.for_timestamp(start_ms), ends.latest()
-    stop = {partition: min(missing.counts_from.get(partition[1], 0), latest[partition]) for partition in latest}
+    stop = {partition: min(missing.counts_from.get(partition, 0), latest[partition]) for partition in latest}
     begin = {partition: min(max(start[partition], first[partition]), stop[partition]) for partition in latest}
     if lost := [
         partition
@@ -169,7 +188,7 @@ def _range_before_start(kafka: KafkaSettings, topic: str, start_ms: int, missing
             f"{oldest}: the topic no longer holds the events from --from on; choose a later time, or name files with"
             " --parquet"
         )
-    return TopicRange(topic, begin, stop)
+    return TopicRange(begin, stop)
 
 
 def render_results(results: Sequence[BackfillResult]) -> list[str]:

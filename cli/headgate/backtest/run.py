@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
+from headgate.backtest.sources import TopicRange, count_events, file_batches, files_by_stream, topic_batches
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
 from headgate.records.formats import ALL_JSON, RecordFormats
+from headgate.records.inputs import find_input
 from headgate.rules.bundle import RuleBundle, read_bundle, shipped_rules
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
@@ -21,12 +22,12 @@ from rulecore.backtest.backtest import AlertCallback, Backtest, BacktestReport, 
 from rulecore.compile.rule import CompiledRule
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
-from rulecore.streams import is_union
+from rulecore.streams import RuleInput, stream_names
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import describe
-from streamcore.offsets import TopicPartition
-from streamcore.schema import StreamSchema
+from streamcore.offsets import PARTITIONS_PER_TOPIC, TopicPartition
+from streamcore.schema import UNION, StreamSchema
 
 #: Shows a progress bar with a title for a number of events; yields a function that takes the number done.
 Progress = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
@@ -43,10 +44,10 @@ class BacktestRequest:
     compare: str | None
     max_out_of_orderness_ms: int
     limit: int | None
-    parquet: Path | None
+    parquet: tuple[str, ...]
     start: str | None
     end: str
-    topic: str | None
+    topics: tuple[str, ...]
     login: KafkaLogin
     app: str
     now_ms: int
@@ -60,11 +61,10 @@ class BacktestRequest:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """The events of a back-test. ``source``: their origin, for users; ``total``: their number; ``batches``: pairs of
+    """The events of a back-test. ``origin``: where they are, for users; ``total``: their number; ``batches``: pairs of
     the number of records read and the events in them."""
 
-    source: str
-    topic: str
+    origin: str
     total: int
     partitions: Sequence[int]
     batches: Iterator[tuple[int, EventBatch]]
@@ -88,17 +88,17 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
     bundle = _read_rules(request, list(request.paths) or [shipped_rules(request.app)], published)
     if bundle.problems:
         raise InputError("rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
-    schema = _stream(bundle, request.stream)
-    rules = tuple(rule for rule in bundle.rules if rule.rule.on == schema.name)
+    on = _stream(bundle, request.stream)
+    source = find_input(on, bundle.streams, request.topics, request.formats)
+    rules = tuple(rule for rule in bundle.rules if rule.rule.on == on)
     lists = bundle.list_store(published.lists)
-    against, others = _comparison_rules(request, schema, rules, published)
-    new, notes = _with_support(rules, published)
-    live, more = _with_support(others, published) if against is not None else (None, ())
-    events = _events(request, schema)
+    against, others = _comparison_rules(request, on, rules, published)
+    new, notes = _with_support(rules, bundle.rules, published)
+    live, more = _with_support(others, (), published) if against is not None else (None, ())
+    events = _events(request, source)
     began = time.monotonic()
     job = Backtest(
-        schema,
-        events.topic,
+        source,
         new,
         live,
         lists=lists,
@@ -106,32 +106,31 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
         partitions=events.partitions,
         on_alert=alerts,
     )
-    with progress(f"backtest {events.source}", events.total) as on_progress:
+    with progress(f"backtest {events.origin}", events.total) as on_progress:
         done = 0
         for count, batch in events.batches:
             job.step(batch)
             done += count
             on_progress(done)
     seconds = time.monotonic() - began
-    return BacktestResult(
-        events.source, schema.name, against, job.report(), seconds, tuple(dict.fromkeys([*notes, *more]))
-    )
+    return BacktestResult(events.origin, on, against, job.report(), seconds, tuple(dict.fromkeys([*notes, *more])))
 
 
-def _stream(bundle: RuleBundle, wanted: str | None) -> StreamSchema:
-    on = sorted({rule.rule.on for rule in bundle.rules if not is_union(rule.rule.on)})
-    if not on:
-        raise InputError("the rules read several streams each, a back-test reads one; try them with tests or in shadow")
+def _stream(bundle: RuleBundle, wanted: str | None) -> str:
+    """Return the stream, or the union of streams, of the rules to run."""
+    on = sorted({rule.rule.on for rule in bundle.rules})
     if wanted is None and len(on) > 1:
         raise InputError(f"the rules are on {', '.join(on)}; name the stream of the events with --stream")
-    name = wanted or on[0]
-    if name not in bundle.streams:
-        raise InputError(
-            f"stream {name!r}: no such stream; there are {', '.join(sorted(bundle.streams))}; see --streams"
-        )
-    if name not in on:
-        raise InputError(f"no rule is on stream {name}; the rules are on {', '.join(on)}")
-    return bundle.streams[name]
+    names = sorted(stream_names(wanted or on[0]))
+    for name in names:
+        if name not in bundle.streams:
+            raise InputError(
+                f"stream {name!r}: no such stream; there are {', '.join(sorted(bundle.streams))}; see --streams"
+            )
+    found = UNION.join(names)
+    if found not in on:
+        raise InputError(f"no rule is on stream {found}; the rules are on {', '.join(on)}")
+    return found
 
 
 # --- other versions --------------------------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ def _read_rules(request: BacktestRequest, paths: Sequence[Path], published: _Pub
 
 
 def _comparison_rules(
-    request: BacktestRequest, schema: StreamSchema, rules: Sequence[CompiledRule], published: _PublishedRules
+    request: BacktestRequest, on: str, rules: Sequence[CompiledRule], published: _PublishedRules
 ) -> tuple[str | None, tuple[CompiledRule, ...]]:
     """Return the label and the rules to compare with."""
     if request.compare == "none" or (request.compare is None and not (request.start and published.there)):
@@ -189,20 +188,23 @@ def _comparison_rules(
         if not published.there:
             raise InputError(f"--compare live: no topic {published.topic} at {request.kafka.bootstrap}; correct --app")
         found = [published.rule(rule.rule.id) for rule in rules]
-        live = tuple(one for one in found if one is not None and one.rule.on == schema.name)
+        live = tuple(one for one in found if one is not None and one.rule.on == on)
         return f"the live versions of app {request.app}", live
     path = Path(request.compare)
     bundle = _read_rules(request, [path], published)
     if bundle.problems:
         raise InputError("--compare: rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
-    return str(path), tuple(rule for rule in bundle.rules if rule.rule.on == schema.name)
+    return str(path), tuple(rule for rule in bundle.rules if rule.rule.on == on)
 
 
-def _with_support(rules: tuple[CompiledRule, ...], published: _PublishedRules) -> tuple[BacktestSide, tuple[str, ...]]:
+def _with_support(
+    rules: tuple[CompiledRule, ...], others: Sequence[CompiledRule], published: _PublishedRules
+) -> tuple[BacktestSide, tuple[str, ...]]:
     """Return the rules with those whose scores they add: from the same files, else the live ones."""
     own = {rule.rule.id for rule in rules}
     wanted = sorted({name for rule in rules if rule.rule.score is not None for name in rule.rule.score.of} - own)
-    found = {name: published.rule(name) for name in wanted}
+    in_files = {rule.rule.id: rule for rule in others}
+    found = {name: in_files.get(name) or published.rule(name) for name in wanted}
     missing = [name for name, rule in found.items() if rule is None]
     notes = (f"scores of {', '.join(missing)} count for nothing: no such rule is in the files",) if missing else ()
     return BacktestSide(rules, tuple(rule for rule in found.values() if rule is not None)), notes
@@ -211,25 +213,27 @@ def _with_support(rules: tuple[CompiledRule, ...], published: _PublishedRules) -
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def _events(request: BacktestRequest, schema: StreamSchema) -> EventSource:
-    topic = request.topic or schema.name
-    if request.parquet is not None:
-        files = parquet_files(request.parquet)
-        rows = count_events(files)
+def _events(request: BacktestRequest, source: RuleInput) -> EventSource:
+    if request.parquet:
+        files = files_by_stream(request.parquet, source)
+        rows = sum(map(count_events, files.values()))
         total = min(rows, request.limit or rows)
-        return EventSource(
-            str(request.parquet), topic, total, [0], file_batches(files, schema, request.now_ms, request.limit)
-        )
-    found = _range(request, topic)
+        partitions = [number * PARTITIONS_PER_TOPIC for number in range(len(source.streams))]
+        batches = file_batches(files, source, request.now_ms, request.limit)
+        return EventSource(", ".join(request.parquet), total, partitions, batches)
+    topics = [*dict.fromkeys(source.topics)]
+    found = _range(request, topics)
     found = found if request.limit is None else found.first(request.limit)
-    batches = topic_batches(request.kafka, found, schema, request.now_ms, request.formats)
-    return EventSource(f"topic {topic}", topic, found.records, found.partitions, batches)
+    batches = topic_batches(request.kafka, found, source, request.now_ms, request.formats)
+    origin = f"{'topics' if len(topics) > 1 else 'topic'} {', '.join(topics)}"
+    return EventSource(origin, found.records, found.partitions(source), batches)
 
 
-def _range(request: BacktestRequest, topic: str) -> TopicRange:
-    if not describe(request.kafka, [topic]):
-        raise InputError(f"no topic {topic} at {request.kafka.bootstrap}; correct --topic or --bootstrap")
-    ends = KafkaPartitionOffsets(request.kafka, [topic])
+def _range(request: BacktestRequest, topics: Sequence[str]) -> TopicRange:
+    for topic in topics:
+        if not describe(request.kafka, [topic]):
+            raise InputError(f"no topic {topic} at {request.kafka.bootstrap}; correct --topic or --bootstrap")
+    ends = KafkaPartitionOffsets(request.kafka, topics)
     first, last = ends.earliest(), ends.latest()
 
     def bound(text: str, option: str) -> Mapping[TopicPartition, int]:
@@ -242,4 +246,4 @@ def _range(request: BacktestRequest, topic: str) -> TopicRange:
     start, end = bound(request.start, "--from"), bound(request.end, "--to")
     begin = {place: min(max(start[place], first[place]), last[place]) for place in last}
     stop = {place: max(begin[place], min(end[place], last[place])) for place in last}
-    return TopicRange(topic, begin, stop)
+    return TopicRange(begin, stop)

@@ -1,32 +1,36 @@
-"""Where a back-test's events come from: Parquet files, or a range of a topic. Both give batches of the stream's events.
+"""Where a back-test's events come from: Parquet files, or ranges of topics. Both give batches of the events of streams.
 
-Promises: rows of files become the events that a replay of the files into one partition would give, in the order of the
-files' names; records of a topic become the events that the app decodes of them. Records that cannot be decoded are
-counted with the decoder's reason.
+Promises: rows of files become the events that a replay of the files of a stream into one partition would give, in the
+order of the files' names; records of a topic become the events that the app decodes of them. Records that
+cannot be decoded are counted with the decoder's reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headgate.backtest.columns import convert
 from headgate.errors import InputError
 from headgate.records.decoder import EventDecoder
 from headgate.records.file_rows import count_rows, json_values, open_parquet, stream_columns
 from headgate.records.formats import ALL_JSON, RecordFormats
+from headgate.records.inputs import by_stream
+from headgate.records.topic_decoder import TopicDecoder
 from rulecore.backtest.backtest import EventBatch
+from rulecore.streams import RuleInput
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, StreamOffsets, TopicPartition, next_offsets, ranges_between
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
-from streamcore.schema.record_layout import header_names, reads_timestamps
 
 BATCH = 200_000
 _SUFFIXES = (".parquet", ".pq")
@@ -46,17 +50,56 @@ def parquet_files(path: Path) -> list[Path]:
     return files
 
 
+def files_by_stream(given: Sequence[str], source: RuleInput) -> dict[str, list[Path]]:
+    """Return the files of each stream. ``given``: the values of ``--parquet``. Raises ``InputError`` if one is
+    missing."""
+    named = by_stream(given, source.schema.name, "--parquet")
+    for one in source.streams:
+        if one.schema.name not in named:
+            raise InputError(f"--parquet {one.schema.name}=...: name the file or folder with the events of this stream")
+    return {name: parquet_files(Path(text)) for name, text in named.items()}
+
+
 def count_events(files: list[Path]) -> int:
     """Return the number of rows of all files."""
     return sum(count_rows(file) or 0 for file in files)
 
 
 def file_batches(
-    files: list[Path], schema: StreamSchema, clock_ms: int, limit: int | None = None, size: int = BATCH
+    files: Mapping[str, list[Path]], source: RuleInput, clock_ms: int, limit: int | None = None, size: int = BATCH
 ) -> Iterator[tuple[int, EventBatch]]:
-    """Yield batches of up to ``size`` rows with their number, as events of one partition; the offset is the row
-    number."""
+    """Yield batches of up to about ``size`` rows with their number. ``files``: by stream.
+
+    The rows of a stream are events of one partition; the offset is the row number. Of several streams a batch has rows
+    of each, in proportion to their numbers, as a cut of an app with a backlog has.
+    """
+    names = [one.schema.name for one in source.streams]
+    rows = {name: count_events(files[name]) for name in names}
+    total = max(1, sum(rows.values()))
+    read = {}
+    for number, one in enumerate(source.streams):
+        name = one.schema.name
+        most, count = (None if n is None else -(-n * rows[name] // total) for n in (limit, size))
+        read[name] = _stream_batches(files[name], one.schema, clock_ms, most, max(1, count or 0), number)
+    empty = {one.schema.name: pl.DataFrame(one.schema.arrow.empty_table()) for one in source.streams}
+    ended: set[int] = set()
+    while True:
+        parts = {name: part for name in names if (part := next(read[name], None)) is not None}
+        if not parts:
+            return
+        ended |= {number * PARTITIONS_PER_TOPIC for number, name in enumerate(names) if name not in parts}
+        dead = sum((Counter(rejected) for _, _, rejected in parts.values()), Counter[str]())
+        events = empty | {name: frame for name, (_, frame, _) in parts.items()}
+        yield sum(count for count, _, _ in parts.values()), EventBatch(events, dead, frozenset(ended))
+
+
+def _stream_batches(
+    files: list[Path], schema: StreamSchema, clock_ms: int, limit: int | None, size: int, number: int
+) -> Iterator[tuple[int, pl.DataFrame, Mapping[str, int]]]:
+    """Yield the number of rows of each batch, its events, and its rejected rows by reason. ``number``: of the
+    source."""
     decode = EventDecoder(schema, clock_ms)
+    partition = pl.lit(number * PARTITIONS_PER_TOPIC, pl.Int32).alias(PARTITION)
     offset, left = 0, limit
     for file in files:
         source = open_parquet(file)
@@ -66,8 +109,8 @@ def file_batches(
                 return
             part = whole if left is None else whole.slice(0, left)
             left = None if left is None else left - part.num_rows
-            events = _events(part, names, decode, offset)
-            yield part.num_rows, EventBatch(events, decode.take_dead_letters())
+            events = _events(part, names, decode, offset).with_columns(partition)
+            yield part.num_rows, events, decode.take_dead_letters()
             offset += part.num_rows
 
 
@@ -88,14 +131,13 @@ def _events(part: pa.RecordBatch, names: list[str], decode: EventDecoder, offset
     return pl.concat([engine.filter(sure), read.select(engine.columns)]).sort(OFFSET)
 
 
-# --- a topic ---------------------------------------------------------------------------------------------------------
+# --- topics ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """Offsets of a topic's partitions: from ``start`` (inclusive) to ``end`` (exclusive)."""
+    """Offsets of the partitions of topics: from ``start`` (inclusive) to ``end`` (exclusive)."""
 
-    topic: str
     start: Mapping[TopicPartition, int]
     end: Mapping[TopicPartition, int]
 
@@ -104,41 +146,50 @@ class TopicRange:
         """Number of offsets in the range, including transaction marks and records that compaction has removed."""
         return sum(self.end[place] - self.start[place] for place in self.end)
 
-    @property
-    def partitions(self) -> list[int]:
-        """The partitions with records in the range."""
-        return [place[1] for place in self.end if self.end[place] > self.start[place]]
+    def partitions(self, source: RuleInput) -> list[int]:
+        """Return the source partitions with records in the range."""
+        return [_source_partition(source, place) for place in self.end if self.end[place] > self.start[place]]
 
     def first(self, limit: int) -> TopicRange:
         """Return about the first ``limit`` records of the range, shared among the partitions."""
         position = StreamOffsets(CutClock(), self.start)
-        return TopicRange(self.topic, self.start, next_offsets(position, self.end, limit, position.clock).offsets)
+        return TopicRange(self.start, next_offsets(position, self.end, limit, position.clock).offsets)
 
 
 def topic_batches(
     kafka: KafkaSettings,
     wanted: TopicRange,
-    schema: StreamSchema,
+    source: RuleInput,
     clock_ms: int,
     formats: RecordFormats = ALL_JSON,
     size: int = BATCH,
 ) -> Iterator[tuple[int, EventBatch]]:
     """Yield batches of about ``size`` records with their number, divided as the app's cuts are."""
-    decode = formats.decoder(schema, wanted.topic, clock_ms)
+    streams = TopicDecoder(source, clock_ms, formats)
+    numbers = {topic: source.source(topic) for topic in source.topics}
     position = StreamOffsets(CutClock(), wanted.start)
     with closing(RangeReader(kafka)) as reader:
         while any(wanted.end[place] > position.offsets[place] for place in wanted.end):
             after = next_offsets(position, wanted.end, size, position.clock)
-            todo = ranges_between(position, after, {wanted.topic: 0})
-            batches = reader.read(todo, timestamps=reads_timestamps(schema), headers=header_names(schema))
-            read = [decode(one, wanted.topic) for one in batches]
-            events = pl.concat(read) if read else pl.DataFrame(schema.arrow.empty_table())
-            ended = frozenset(p for (_, p), end in wanted.end.items() if after.offsets[wanted.topic, p] >= end)
-            yield (
-                sum(s.end - s.start for s in todo),
-                EventBatch(events.sort(PARTITION, OFFSET), decode.take_dead_letters(), ended),
+            todo = ranges_between(position, after, numbers)
+            batches = reader.read(todo, timestamps=streams.reads_timestamps, headers=streams.headers)
+            read = [streams(part, topic) for one in batches for topic, part in _by_topic(one, source)]
+            events = {
+                name: pl.concat([none, *(one[name] for one in read if name in one)]).sort(PARTITION, OFFSET)
+                for name, none in streams.no_events().items()
+            }
+            ended = frozenset(
+                _source_partition(source, place) for place, end in wanted.end.items() if after.offsets[place] >= end
             )
+            yield sum(s.end - s.start for s in todo), EventBatch(events, streams.take_dead_letters(), ended)
             position = after
 
 
-assert PARTITIONS_PER_TOPIC > 0, "a single topic's partitions are numbered as they are"
+def _by_topic(batch: pa.RecordBatch, source: RuleInput) -> Iterator[tuple[str, pa.RecordBatch]]:
+    numbers = batch.column("source")
+    for number in sorted(pc.unique(numbers).to_pylist()):
+        yield source.topics[number], batch.filter(pc.equal(numbers, number))
+
+
+def _source_partition(source: RuleInput, place: TopicPartition) -> int:
+    return source.source(place[0]) * PARTITIONS_PER_TOPIC + place[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,9 @@ from headgate.streams.sample import SampleRecord
 
 if TYPE_CHECKING:  # samples of JSON need none of these
     from headgate.streams.observed_fields import Observation
+    from rulecore.documents.rule import Rule
     from streamcore.decode.formats import InputFormat
+    from streamcore.schema import StreamSchema
 
 _SAMPLE = click.argument("sample", nargs=-1, type=click.Path(path_type=Path))
 _TOPIC = click.option("--topic", default=None, help="Take the sample from this topic: its latest records.")
@@ -204,12 +207,14 @@ def _stream_name(text: str) -> str:
 @click.option(
     "--rules", multiple=True, type=click.Path(exists=True, path_type=Path), help="File or folder of rules; repeatable."
 )
+@streams_option
 @output_option
-def diff(old: Path, new: Path, rules: tuple[Path, ...], output: Output) -> int:
+def diff(old: Path, new: Path, rules: tuple[Path, ...], streams: Path | None, output: Output) -> int:
     """Say what the change from document OLD to NEW means for records, for rules and for their state, and whether a
     running app takes it.
 
-    Exit code 1 if a rule that is valid with OLD is not with NEW.
+    The other streams of a rule over several are those of --streams. Exit code 1 if a rule that is valid with OLD is not
+    with NEW.
     """
     from headgate.records.stream_files import read_stream
     from headgate.rules.bundle import read_lists, read_rules
@@ -219,7 +224,8 @@ def diff(old: Path, new: Path, rules: tuple[Path, ...], output: Output) -> int:
     before, after = read_stream(old), read_stream(new)
     changes = diff_schemas(before, after)
     lists = {one.head.list: one.head.type for one in read_lists(None)[0]}
-    effects = diff_rules(before, after, read_rules(rules), lists)
+    reading = read_rules(rules)
+    effects = diff_rules(before, after, reading, lists, _other_streams(before, reading, streams))
     lines = [f"{after.name}: {len(changes)} {'change' if len(changes) == 1 else 'changes'}"]
     for change in changes:
         shown = " -> ".join(text for text in (change.before, change.after) if text is not None)
@@ -240,6 +246,15 @@ def diff(old: Path, new: Path, rules: tuple[Path, ...], output: Output) -> int:
     }
     emit(output, data, "\n".join(lines))
     return 1 if any(one.fate is RuleFate.REJECTED for one in effects) else 0
+
+
+def _other_streams(old: StreamSchema, rules: Sequence[Rule], folder: Path | None) -> dict[str, StreamSchema]:
+    """Return the streams that rules on ``old`` read besides it; raise ``InputError`` if one is not in the folder."""
+    from headgate.records.stream_files import load_stream
+    from rulecore.streams import stream_names
+
+    read = {name for rule in rules if old.name in stream_names(rule.on) for name in stream_names(rule.on)}
+    return {name: load_stream(name, folder) for name in sorted(read - {old.name})}
 
 
 @command.command(short_help="Publish stream documents to a running rules app.")

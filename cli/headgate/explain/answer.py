@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.errors import InputError
-from headgate.explain.from_file import about_last, decode_rows, missing_notes, read_lines
+from headgate.explain.from_file import about_last, decode_rows, file_input, missing_notes, read_lines
 from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
 from headgate.records.scalar_decoder import SCALAR_LIMIT
-from headgate.rules.bundle import one_stream, read_bundle
+from headgate.rules.bundle import read_bundle
 from rulecore.explain.event import explain_event, is_plain
 from rulecore.explain.explanation import ExplainQuestion
 
@@ -31,14 +31,14 @@ def _explain_file(query: ExplainQuery) -> ExplainResult:
         raise InputError("rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
     known = {rule.rule.id: rule for rule in bundle.rules}
     rule = known_rule(query.target, known)
-    schema = one_stream(bundle.streams, rule, "an explanation")
     path = query.event_json or Path()
+    source = file_input(path, rule.rule.on, bundle.streams)
     lines = read_lines(path)
     if is_plain(rule) and len(lines) <= SCALAR_LIMIT:
-        rows = decode_rows(path, lines, schema, query.now_ms)
-        explanation = explain_event(rule, schema, path.name, rows, ExplainQuestion(row=len(rows) - 1))
-        return ExplainResult(explanation, about_last(path), (), missing_notes(schema))
+        rows = decode_rows(path, lines, source, query.now_ms)
+        explanation = explain_event(rule, source, rows, ExplainQuestion(row=len(rows) - 1))
+        return ExplainResult(explanation, about_last(path), (), missing_notes(source))
     from headgate.explain.evidence import decode_lines, explain_evidence  # importing polars and the kernel takes 0.5 s
 
-    evidence = decode_lines(path, lines, schema, rule, query.now_ms)
-    return explain_evidence(rule, schema, evidence, signal_rules(rule, known), bundle.list_store())
+    evidence = decode_lines(path, lines, source, rule, query.now_ms)
+    return explain_evidence(rule, evidence, signal_rules(rule, known), bundle.list_store())

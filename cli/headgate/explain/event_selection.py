@@ -14,15 +14,17 @@ from headgate.explain.from_file import OTHER_EVENT
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord, KeyEvents, key_events
 from headgate.explain.keys import parse_key, physical, show_key, to_query
 from headgate.records.decoder import EventDecoder
+from headgate.records.topic_decoder import TopicDecoder
 from headgate.time_arguments import show_time
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import Emit, RuleKind
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.explanation import ExplainQuestion
+from rulecore.streams import RuleInput
+from rulecore.union_events import unite_events
 from streamcore.decode.scalar import RejectedRecord, StreamRecord
-from streamcore.offsets import TopicPartition
-from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
-from streamcore.schema.record_layout import header_names
+from streamcore.offsets import PARTITIONS_PER_TOPIC, TopicPartition
+from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.wire.raw import raw_batch
 
 _MARGIN_MS = 60_000
@@ -39,7 +41,7 @@ def _ends_at_watermark(rule: CompiledRule) -> bool:
 
 def find_events_at(
     reader: KafkaReader,
-    schema: StreamSchema,
+    source: RuleInput,
     rule: CompiledRule,
     position: tuple[str, int, int],
     scan: int,
@@ -48,25 +50,33 @@ def find_events_at(
     """Find the event at a topic, partition and offset, and the events of its key before it, and after it if they
     count."""
     topic, partition, offset = position
-    reader.headers = header_names(schema)
+    streams = TopicDecoder(source, now_ms, reader.formats)
+    reader.headers = streams.headers
     record = reader.record(topic, partition, offset)
     about = f"{topic}:{partition}:{offset}"
-    event, reason = _decode_record(reader.formats.decoder(schema, topic, record.timestamp_ms), record)
-    if reason is not None:
-        return Evidence(topic, event, ExplainQuestion(), about, record, reason)
+    place = source.source(topic) * PARTITIONS_PER_TOPIC + partition, offset
+    shift = pl.col(PARTITION) + pl.lit(place[0] - partition, pl.Int32)
+    frames, reasons = streams.no_events(), list[str]()
+    for schema in source.streams_of(topic):
+        event, reason = _decode_record(reader.formats.decoder(schema, topic, record.timestamp_ms), record)
+        frames[schema.name] = event.with_columns(shift)
+        reasons += [] if reason is None else [reason]
+    if len(reasons) == len(source.streams_of(topic)):
+        dead = next((one for one in reasons if one != OTHER_EVENT), OTHER_EVENT)
+        return Evidence(source, frames, ExplainQuestion(), about, record, place, dead)
     if rule.kind is RuleKind.EVENT:
-        return Evidence(topic, event, ExplainQuestion(row=0), about, record)
+        return Evidence(source, frames, ExplainQuestion(), about, record, place).located()
+    event = unite_events(source, frames)
     key = event.select(rule.group_by).row(0, named=True)
     event_ms = int(event[EVENT_MS][0])
-    start = _start(reader, record, key)
+    start = _start(reader, source, record, key)
     query = to_query(rule, key, start, event_ms, scan)
     if not _ends_at_watermark(rule):
         query = replace(query, ahead_ms=None)
-    found = key_events(reader, schema, topic, query, now_ms)
-    here = (found.frame[PARTITION] == partition) & (found.frame[OFFSET] == offset)
-    row = here.arg_true().to_list()
-    question = ExplainQuestion(row=row[0] if row else None, at_ms=event_ms, closing_ms=found.latest_ms - _DISORDER_MS)
-    return Evidence(topic, found.frame, question, about, record, notes=_coverage_note(found, key, schema))
+    found = key_events(reader, source, query, now_ms)
+    question = ExplainQuestion(at_ms=event_ms, closing_ms=found.latest_ms - _DISORDER_MS)
+    notes = _coverage_note(found, key, source.schema)
+    return Evidence(source, found.frames, question, about, record, place, notes=notes).located()
 
 
 def _decode_record(decode: EventDecoder, record: KafkaRecord) -> tuple[pl.DataFrame, str | None]:
@@ -90,20 +100,25 @@ def _decode_record(decode: EventDecoder, record: KafkaRecord) -> tuple[pl.DataFr
     return frame, f"{found.code}: {found.reason}" if isinstance(found, RejectedRecord) else OTHER_EVENT
 
 
-def _start(reader: KafkaReader, record: KafkaRecord, key: Mapping[str, object]) -> Mapping[TopicPartition, int]:
+def _start(
+    reader: KafkaReader, source: RuleInput, record: KafkaRecord, key: Mapping[str, object]
+) -> Mapping[TopicPartition, int]:
     """Return the offsets to read from: after the event in its partition, at the event's time in the others.
 
     Partitions that cannot hold records of the event's key are left out.
     """
     own_partition: TopicPartition = record.topic, record.partition
-    if len(key) == 1 and record.key is not None and record.key == str(next(iter(key.values()))).encode():
-        return {own_partition: record.offset + 1}
-    others = reader.offsets_at(record.topic, record.timestamp_ms)
-    return {**others, own_partition: record.offset + 1}
+    keyed = len(key) == 1 and record.key is not None and record.key == str(next(iter(key.values()))).encode()
+    found: dict[TopicPartition, int] = {}
+    for topic in dict.fromkeys(source.topics):
+        if topic != record.topic or not keyed:
+            found |= reader.offsets_at(topic, record.timestamp_ms)
+    return {**found, own_partition: record.offset + 1}
 
 
 def _coverage_note(found: KeyEvents, key: Mapping[str, object], schema: StreamSchema) -> tuple[str, ...]:
-    about = f"{found.frame.height:,} events of {show_key(key, schema)} among {found.read:,} records"
+    count = sum(frame.height for frame in found.frames.values())
+    about = f"{count:,} events of {show_key(key, schema)} among {found.read:,} records"
     if found.complete:
         return (f"based on {about}",)
     return (f"based on {about}; older events count too: raise --scan",)
@@ -114,43 +129,42 @@ def _coverage_note(found: KeyEvents, key: Mapping[str, object], schema: StreamSc
 
 def find_key_events(
     reader: KafkaReader,
-    schema: StreamSchema,
+    source: RuleInput,
     rule: CompiledRule,
     texts: Sequence[str],
-    topic: str,
     at_ms: int | None,
     scan: int,
     now_ms: int,
 ) -> Evidence:
     """Find a key's events around ``at_ms``; None: its latest events."""
-    key = parse_key(texts, rule, schema)
-    return _find_key_events(reader, schema, rule, key, topic, at_ms, scan, now_ms)
+    key = parse_key(texts, rule, source.schema)
+    return _find_key_events(reader, source, rule, key, at_ms, scan, now_ms)
 
 
 def _find_key_events(
     reader: KafkaReader,
-    schema: StreamSchema,
+    source: RuleInput,
     rule: CompiledRule,
     key: Mapping[str, object],
-    topic: str,
     at_ms: int | None,
     scan: int,
     now_ms: int,
 ) -> Evidence:
-    reader.headers = header_names(schema)
-    first, last = reader.bounds(topic)
-    if not last:
-        raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")
-    start = last if at_ms is None else reader.offsets_at(topic, at_ms + _MARGIN_MS)
-    start = {place: max(first[place], offset) for place, offset in start.items()}
+    start: dict[TopicPartition, int] = {}
+    for topic in dict.fromkeys(source.topics):
+        first, last = reader.bounds(topic)
+        if not last:
+            raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")
+        offsets = last if at_ms is None else reader.offsets_at(topic, at_ms + _MARGIN_MS)
+        start |= {place: max(first[place], offset) for place, offset in offsets.items()}
     query = to_query(rule, key, start, at_ms, scan)
     if at_ms is None:
         query = replace(query, ahead_ms=None)
-    found = key_events(reader, schema, topic, query, now_ms)
+    found = key_events(reader, source, query, now_ms)
     when = "" if at_ms is None else f" at {show_time(at_ms)} UTC"
     question = ExplainQuestion(at_ms=at_ms, closing_ms=found.latest_ms - _DISORDER_MS)
-    about = f"{show_key(key, schema)}{when}"
-    return Evidence(topic, found.frame, question, about, notes=_coverage_note(found, key, schema))
+    about = f"{show_key(key, source.schema)}{when}"
+    return Evidence(source, found.frames, question, about, notes=_coverage_note(found, key, source.schema))
 
 
 # --- an alert ---------------------------------------------------------------------------------------------------
@@ -158,25 +172,24 @@ def _find_key_events(
 
 def find_alert_events(
     reader: KafkaReader,
-    schema: StreamSchema,
+    source: RuleInput,
     rule: CompiledRule,
     alert: Mapping[str, Json],
-    topic: str,
     scan: int,
     now_ms: int,
 ) -> Evidence:
     """Find the events that the alert was computed from."""
-    source = alert["source"]
-    if isinstance(source, dict):
-        position = str(source["topic"]), int(str(source["partition"])), int(str(source["offset"]))
-        return find_events_at(reader, schema, rule, position, scan, now_ms)
+    place = alert["source"]
+    if isinstance(place, dict):
+        position = str(place["topic"]), int(str(place["partition"])), int(str(place["offset"]))
+        return find_events_at(reader, source, rule, position, scan, now_ms)
     key = alert["key"]
     assert isinstance(key, dict), "an alert has a key"
-    values = {name: None if v is None else physical(name, str(v), schema) for name, v in key.items()}
+    values = {name: None if v is None else physical(name, str(v), source.schema) for name, v in key.items()}
     at_ms = int(str(alert["event_time_ms"])) - 1
-    found = _find_key_events(reader, schema, rule, values, topic, at_ms, scan, now_ms)
+    found = _find_key_events(reader, source, rule, values, at_ms, scan, now_ms)
     question = ExplainQuestion(at_ms=at_ms, closing_ms=max(found.question.closing_ms, at_ms + 1))
-    return Evidence(topic, found.events, question, found.about, notes=found.notes)
+    return replace(found, question=question)
 
 
 __all__: Sequence[str] = (

@@ -9,12 +9,13 @@ import orjson
 from headgate.errors import InputError
 from headgate.explain.event_selection import find_alert_events, find_events_at, find_key_events
 from headgate.explain.evidence import Evidence, decode_lines, drop_duplicates, drop_late_events, explain_evidence
-from headgate.explain.from_file import read_lines
+from headgate.explain.from_file import file_input, read_lines
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
 from headgate.explain.reason_context import AppRules
 from headgate.explain.reasons import find_reasons
-from headgate.rules.bundle import load_streams, one_stream, read_bundle
+from headgate.records.inputs import find_input
+from headgate.rules.bundle import load_streams, read_bundle
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
 from rulecore.compile.rule import CompiledRule
@@ -24,6 +25,7 @@ from rulecore.explain.explanation import Explanation
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
 from rulecore.ruleset.ruleset import RuleSet
+from rulecore.streams import RuleInput, find_stream, is_union, stream_names
 from streamcore.schema import StreamSchema
 from streamcore.wire.lanes import ALERTS, LATE, SHADOW, STATUS
 
@@ -56,11 +58,9 @@ def _read_app_rules(query: ExplainQuery, reader: KafkaReader) -> AppRules:
 def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:
     rules, lists = _rules(query, known)
     rule = _rule(query, rules, known)
-    schema = one_stream(known.streams, rule, "an explanation")
-    evidence = drop_duplicates(
-        schema, _drop_late(query, reader, rule, schema, _find_evidence(query, reader, rule, schema))
-    )
-    found = explain_evidence(rule, schema, evidence, signal_rules(rule, rules), lists)
+    evidence = _find_evidence(query, reader, rule, known.streams)
+    evidence = drop_duplicates(_drop_late(query, reader, rule, evidence))
+    found = explain_evidence(rule, evidence, signal_rules(rule, rules), lists)
     reasons = find_reasons(reader, known, found.explanation, evidence, query.scan)
     published = _find_published_alert(reader, AppTopics(query.app), found.explanation, query.scan)
     notes = found.notes
@@ -94,28 +94,44 @@ def _rule(query: ExplainQuery, rules: Mapping[str, CompiledRule], known: AppRule
     return rule
 
 
-def _drop_late(
-    query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, schema: StreamSchema, evidence: Evidence
-) -> Evidence:
-    if (rule.kind is RuleKind.EVENT and schema.deduplicate_ms is None) or query.event_json is not None:
+def _drop_late(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, evidence: Evidence) -> Evidence:
+    once = any(one.schema.deduplicate_ms is not None for one in evidence.source.streams)
+    if (rule.kind is RuleKind.EVENT and not once) or query.event_json is not None:
         return evidence
     return drop_late_events(reader, f"{query.app}.{LATE}", evidence, min(query.scan, _LATE_RECORDS))
 
 
-def _find_evidence(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, schema: StreamSchema) -> Evidence:
+def _find_evidence(
+    query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, streams: Mapping[str, StreamSchema]
+) -> Evidence:
     if query.event_json is not None:
-        return decode_lines(query.event_json, read_lines(query.event_json), schema, rule, query.now_ms)
+        own = file_input(query.event_json, rule.rule.on, streams)
+        return decode_lines(query.event_json, read_lines(query.event_json), own, rule, query.now_ms)
     if query.event is not None:
-        topic, partition, offset = _parse_position(query.event)
-        return find_events_at(reader, schema, rule, (topic, partition, offset), query.scan, query.now_ms)
+        position = _parse_position(query.event)
+        at = _input(query, rule, streams, position[0])
+        return find_events_at(reader, at, rule, position, query.scan, query.now_ms)
     if query.key:
-        return find_key_events(
-            reader, schema, rule, query.key, query.topic or schema.name, query.at_ms, query.scan, query.now_ms
-        )
+        source = _input(query, rule, streams)
+        return find_key_events(reader, source, rule, query.key, query.at_ms, query.scan, query.now_ms)
     raise InputError(
         f"explain {query.target}: name the event with --event topic:partition:offset, --event-json FILE, "
-        f"or --key {'=… --key '.join(rule.group_by or schema.keys[0])}=… [--at TIME]"
+        f"or --key {'=… --key '.join(rule.group_by or find_stream(streams, rule.rule.on).keys[0])}=… [--at TIME]"
     )
+
+
+def _input(
+    query: ExplainQuery, rule: CompiledRule, streams: Mapping[str, StreamSchema], topic: str | None = None
+) -> RuleInput:
+    """Return what a rule reads. ``topic``: that of the event in question, which for one stream needs no ``--topic``."""
+    on = rule.rule.on
+    if topic is not None and not is_union(on):
+        return find_input(on, streams, (topic,), query.formats)
+    source = find_input(on, streams, query.topics, query.formats)
+    if topic is not None and topic not in source.topics:
+        known = ", ".join(f"{one.schema.name} is on {one.topic}" for one in source.streams)
+        raise InputError(f"topic {topic}: {known}; name the topic of each stream with --topic STREAM=TOPIC")
+    return source
 
 
 def _parse_position(text: str) -> tuple[str, int, int]:
@@ -129,8 +145,9 @@ def _parse_position(text: str) -> tuple[str, int, int]:
 def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:
     alert = _find_alert(query, reader)
     name, version = str(alert["rule"]), int(str(alert["version"]))
-    if (schema := known.streams.get(str(alert["stream"]))) is None:
-        raise InputError(f"alert {query.target} is on stream {alert['stream']!r}, which is not declared; see --streams")
+    for stream in stream_names(str(alert["stream"])):
+        if stream not in known.streams:
+            raise InputError(f"alert {query.target} is on stream {stream!r}, which is not declared; see --streams")
     rule = known.find_compiled(name, version)
     notes: tuple[str, ...] = ()
     if rule is None:
@@ -138,11 +155,13 @@ def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) ->
         notes = (
             f"version {version} of {name} is no longer on the control topic; this explains version {rule.rule.version}",
         )
-    evidence = find_alert_events(reader, schema, rule, alert, query.topic or schema.name, query.scan, query.now_ms)
-    evidence = drop_duplicates(schema, _drop_late(query, reader, rule, schema, evidence))
+    place = alert["source"]
+    source = _input(query, rule, known.streams, str(place["topic"]) if isinstance(place, dict) else None)
+    evidence = find_alert_events(reader, source, rule, alert, query.scan, query.now_ms)
+    evidence = drop_duplicates(_drop_late(query, reader, rule, evidence))
     signals = rule.rule.score.of if rule.rule.score is not None else ()
     support = tuple(c for s in signals if (c := known.find_compiled(s)) is not None)
-    found = explain_evidence(rule, schema, evidence, support, known.history.lists)
+    found = explain_evidence(rule, evidence, support, known.history.lists)
     differences = _differences(alert, found.explanation.alerts)
     return ExplainResult(found.explanation, found.about, (), (*notes, *found.notes), alert, differences)
 

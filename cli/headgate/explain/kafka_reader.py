@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 import pyarrow as pa
 
 from headgate.errors import InputError
-from headgate.records.decoder import EventDecoder
 from headgate.records.formats import ALL_JSON, RecordFormats
+from headgate.records.topic_decoder import TopicDecoder, key_conditions
+from rulecore.streams import RuleInput
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets, list_partitions
 from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import OffsetRange, TopicPartition
-from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.watermark import NO_WATERMARK
 from streamcore.wire.raw import RAW, header_columns
 
@@ -41,13 +42,13 @@ class KafkaRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyEvents:
-    """The result of a search for a key's events. ``frame``: the events, by partition and offset. ``read``: the number
-    of records read; ``latest_ms``: the latest event time in them.
+    """The result of a search for a key's events. ``frames``: the events by stream, in order of partition and offset.
+    ``read``: the number of records read; ``latest_ms``: the latest event time in them.
 
     ``complete``: False if the search reached its limit before it had gone back far enough in event time.
     """
 
-    frame: pl.DataFrame
+    frames: Mapping[str, pl.DataFrame]
     read: int
     latest_ms: int
     complete: bool
@@ -186,19 +187,30 @@ class KeyEventsQuery:
     most: int
 
 
-def key_events(
-    reader: KafkaReader, schema: StreamSchema, topic: str, query: KeyEventsQuery, clock_ms: int
-) -> KeyEvents:
-    """Read the events that the query selects, or as many as ``most`` records hold."""
-    collector = _EventCollector(reader.formats.decoder(schema, topic, clock_ms), topic, query.key)
+def key_events(reader: KafkaReader, source: RuleInput, query: KeyEventsQuery, clock_ms: int) -> KeyEvents:
+    """Read the events that the query selects, or as many as ``most`` records of a topic hold."""
+    decode = TopicDecoder(source, clock_ms, reader.formats)
+    reader.headers = decode.headers
+    frames = {name: [none] for name, none in decode.no_events().items()}
+    read, latest_ms, complete = 0, NO_WATERMARK, True
+    for topic in dict.fromkeys(source.topics):
+        own = replace(query, start=_offsets_for_topic(topic, query.start))
+        collector = _EventCollector(decode, topic, query.key, frames)
+        complete &= _collect(reader, topic, own, collector)
+        read, latest_ms = read + collector.read, max(latest_ms, collector.latest_ms)
+    found = {name: pl.concat(parts).sort(PARTITION, OFFSET) for name, parts in frames.items()}
+    return KeyEvents(found, read, latest_ms, complete)
+
+
+def _collect(reader: KafkaReader, topic: str, query: KeyEventsQuery, collector: _EventCollector) -> bool:
+    """Collect the events of a topic. Return whether the search went back far enough."""
     complete = _collect_backwards(reader, topic, query, collector)
     if query.ahead_ms is not None:
         for table in reader.forwards(topic, query.most, query.start):
             collector.add(table)
             if collector.latest_ms > (query.at_ms or 0) + query.ahead_ms:
                 break
-    frame = pl.concat(collector.frames) if collector.frames else collector.decode.no_events()
-    return KeyEvents(frame.sort(PARTITION, OFFSET), collector.read, collector.latest_ms, complete)
+    return complete
 
 
 def _collect_backwards(reader: KafkaReader, topic: str, query: KeyEventsQuery, collector: _EventCollector) -> bool:
@@ -214,25 +226,27 @@ def _collect_backwards(reader: KafkaReader, topic: str, query: KeyEventsQuery, c
 
 @dataclass(slots=True)
 class _EventCollector:
-    """Collects a key's events while chunks are read."""
+    """Collects a key's events of a topic while chunks are read, into ``frames`` by stream."""
 
-    decode: EventDecoder
+    decode: TopicDecoder
     topic: str
     key: Mapping[str, object]
-    frames: list[pl.DataFrame] = field(default_factory=list)
+    frames: Mapping[str, list[pl.DataFrame]]
     read: int = 0
     latest_ms: int = NO_WATERMARK
 
     def add(self, table: pa.Table) -> pl.DataFrame:
-        """Keep the key's events of a chunk, and return all its events."""
-        events = pl.concat(
-            [self.decode(batch, self.topic) for batch in table.to_batches()] or [self.decode.no_events()]
-        )
+        """Keep the key's events of a chunk, and return partition and time of all its events."""
+        times = [pl.DataFrame(schema={PARTITION: pl.Int32(), EVENT_MS: pl.Int64()})]
+        for batch in table.to_batches():
+            for name, events in self.decode(batch, self.topic).items():
+                self.frames[name].append(events.filter(key_conditions(events, self.key)))
+                times.append(events.select(PARTITION, EVENT_MS))
+        found = pl.concat(times)
         self.read += table.num_rows
-        if events.height:
-            self.latest_ms = max(self.latest_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
-            self.frames.append(events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in self.key.items()]))
-        return events
+        if found.height:
+            self.latest_ms = max(self.latest_ms, int(found[EVENT_MS].max()))  # type: ignore[arg-type]
+        return found
 
 
 def _all_before(events: pl.DataFrame, time_ms: int) -> bool:

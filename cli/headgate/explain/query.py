@@ -34,7 +34,7 @@ class ExplainQuery:
     rules: Path | None
     streams: Path | None
     lists: Path | None
-    topic: str | None
+    topics: tuple[str, ...]
     login: KafkaLogin
     app: str
     scan: int

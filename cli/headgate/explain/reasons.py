@@ -18,6 +18,7 @@ from headgate.time_arguments import show_time
 from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.explain.explanation import Explanation, RuleReason
+from rulecore.streams import stream_names
 from streamcore.durations import render_duration
 from streamcore.kafka.readers import Record
 
@@ -53,15 +54,19 @@ def _read_status_messages(reader: KafkaReader, topics: AppTopics, name: str) -> 
 def _dead_letter(context: ReasonContext) -> RuleReason | None:
     if context.evidence.dead is None:
         return None
-    return RuleReason("dead letter", f"the record is not an event of {context.rule.rule.on}: {context.evidence.dead}")
+    return RuleReason(
+        "dead letter",
+        f"the record is not an event of {' or '.join(stream_names(context.rule.rule.on))}: {context.evidence.dead}",
+    )
 
 
 def _duplicate(context: ReasonContext) -> RuleReason | None:
     """Check whether the event repeats another. Of a rule on one event only this event is read, so it may."""
-    schema, evidence = context.known.streams[context.rule.rule.on], context.evidence
-    if schema.deduplicate_ms is None or evidence.question.row is None or not evidence.events.height:
+    evidence = context.evidence
+    schema = evidence.event_stream
+    if schema is None or schema.deduplicate_ms is None:
         return None
-    event_id = evidence.events[str(schema.event_id)][evidence.question.row]
+    event_id = evidence.value(schema, str(schema.event_id))
     if evidence.duplicate:
         return RuleReason("duplicate", f"another event with {schema.event_id} {event_id} counts, so this one does not")
     if context.rule.kind is not RuleKind.EVENT or event_id is None:
@@ -153,7 +158,8 @@ def _published_later(context: ReasonContext) -> RuleReason | None:
 def _late(context: ReasonContext) -> RuleReason | None:
     """Check whether the event was late. Event rules evaluate late events too, unless the deduplication of the stream
     may have forgotten their ids."""
-    late, horizon_ms = context.evidence.late, context.known.streams[context.rule.rule.on].deduplicate_ms
+    late, stream = context.evidence.late, context.evidence.event_stream
+    horizon_ms = None if stream is None else stream.deduplicate_ms
     if late is None:
         return None
     behind = f"the event came {late.lateness_ms / 1000:g} s behind the watermark ({show_time(late.watermark_ms)} UTC)"

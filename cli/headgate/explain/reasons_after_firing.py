@@ -55,7 +55,7 @@ def _key(context: ReasonContext) -> list[Value] | None:
     if not events.height:
         return None
     rule = context.rule
-    schema = context.known.streams[rule.rule.on]
+    schema = context.evidence.source.schema
     names = rule.group_by if rule.kind is not RuleKind.EVENT else schema.keys[rule.route]
     event = events.row(-1 if row is None else row, named=True)
     return [event[name] for name in names]

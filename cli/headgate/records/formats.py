@@ -26,11 +26,15 @@ if TYPE_CHECKING:  # records of JSON need none of these
 
 @dataclass(frozen=True)
 class RecordFormats:
-    """The formats by stream and by topic; other records are JSON. ``registry``: how to reach the app's, or None."""
+    """The formats by stream and by topic; other records are JSON. ``registry``: how to reach the app's, or None.
+
+    ``topics``: the topic of each stream, in the order of the settings file.
+    """
 
     by_stream: Mapping[str, InputFormat] = field(default_factory=dict)
     by_topic: Mapping[str, InputFormat] = field(default_factory=dict)
     registry: RegistrySettings | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
 
     def find(self, schema: StreamSchema, topic: str) -> InputFormat | None:
         """Return the format of a stream's records in a topic; None if they are JSON."""
@@ -80,7 +84,7 @@ class RegistryLookup:
             for number in {*ids} - self.found.keys():
                 self.found[number] = self.client.schema(number)
         except Retryable as error:
-            raise InputError(str(error)) from error
+            raise InputError(f"{self.client.name}: {error}") from error
         return {number: self.found[number] for number in ids}
 
 
@@ -92,8 +96,12 @@ def read_formats(path: Path | None) -> RecordFormats:
     by_topic: dict[str, InputFormat] = {}
     for stream in streams:
         by_topic.setdefault(stream.topic, stream.input_format())
-    by_stream = {stream.stream_schema().name: stream.input_format() for stream in streams}
-    return RecordFormats(by_stream, by_topic, registry)
+    by_stream: dict[str, InputFormat] = {}
+    topics: dict[str, str] = {}
+    for stream in streams:
+        name = stream.stream_schema().name
+        by_stream[name], topics[name] = stream.input_format(), stream.topic
+    return RecordFormats(by_stream, by_topic, registry, topics)
 
 
 def read_topic_format(path: Path, topic: str) -> RecordFormats:

@@ -21,7 +21,6 @@ from rulecore.documents.loading import LoadedRule, load_path
 from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.language import ListType
-from rulecore.streams import is_union, stream_names
 from streamcore.schema import StreamSchema
 
 if TYPE_CHECKING:
@@ -75,14 +74,6 @@ def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
     if not names:
         raise InputError(f"streams: no *.yaml in {where}; name the folder that declares them with --streams")
     return {schema.name: schema for schema in (streams.load_stream(name, where) for name in names)}
-
-
-def one_stream(streams: Mapping[str, StreamSchema], rule: CompiledRule, what: str) -> StreamSchema:
-    """Return the stream of a rule. Raises ``InputError`` if it reads several; ``what`` reads one."""
-    if is_union(rule.rule.on):
-        names = ", ".join(stream_names(rule.rule.on))
-        raise InputError(f"{rule.rule.id} reads several streams ({names}), and {what} reads one")
-    return streams[rule.rule.on]
 
 
 def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:

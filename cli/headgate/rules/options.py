@@ -41,6 +41,16 @@ def formats_option(command: Callable[..., R]) -> Callable[..., R]:
     )(with_formats)
 
 
+def topic_option(what: str = "The topic") -> Callable[[_Command], _Command]:
+    """Add ``--topic`` to a command, as its parameter ``topic`` with several values."""
+    return click.option(
+        "--topic",
+        multiple=True,
+        help=f"{what} of the events (default: that of --settings, else the stream's name); of several streams "
+        "STREAM=TOPIC for each.",
+    )
+
+
 def lists_option(command: _Command) -> _Command:
     """Add ``--lists`` to a command."""
     return click.option(

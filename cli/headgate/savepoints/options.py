@@ -47,12 +47,28 @@ def savepoints_option(command: Callable[..., _Result]) -> Callable[..., _Result]
     return _service_options(app_option(with_root), defaults, required=False)
 
 
+def settings_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Add ``--service`` and ``--settings`` (parameter ``file``) to a command."""
+    return _settings_options(command, required=True)
+
+
 def service_option(command: Callable[..., _Result]) -> Callable[..., _Result]:
     """Add ``--service``, ``--settings`` (parameter ``file``) and ``--savepoints`` (``root``) to a command."""
     return _service_options(command, "that of the settings", required=True)
 
 
 def _service_options(command: Callable[..., _Result], default_root: str, *, required: bool) -> Callable[..., _Result]:
+    savepoints = click.option(
+        "--savepoints",
+        "root",
+        default=None,
+        envvar=_SAVEPOINTS,
+        help=f"Folder or s3://bucket/prefix with the savepoints of all apps (default: {default_root}).",
+    )
+    return _settings_options(savepoints(command), required=required)
+
+
+def _settings_options(command: Callable[..., _Result], *, required: bool) -> Callable[..., _Result]:
     decorators = [
         click.option(
             "--service",
@@ -67,13 +83,6 @@ def _service_options(command: Callable[..., _Result], default_root: str, *, requ
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             default=None,
             help="The settings file of the service, YAML or JSON (default, for a program: those of `headgate run`).",
-        ),
-        click.option(
-            "--savepoints",
-            "root",
-            default=None,
-            envvar=_SAVEPOINTS,
-            help=f"Folder or s3://bucket/prefix with the savepoints of all apps (default: {default_root}).",
         ),
     ]
     for decorator in reversed(decorators):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleError
 from rulecore.language import ListType
+from rulecore.streams import stream_names
 from streamcore.schema import Field, StreamSchema
 from streamcore.schema.evolution import is_rounded, is_wider
 from streamcore.schema.field_paths import format_path
@@ -48,23 +50,31 @@ def diff_schemas(old: StreamSchema, new: StreamSchema) -> list[SchemaChange]:
 
 
 def diff_rules(
-    old: StreamSchema, new: StreamSchema, rules: Iterable[Rule], lists: Mapping[str, ListType]
+    old: StreamSchema,
+    new: StreamSchema,
+    rules: Iterable[Rule],
+    lists: Mapping[str, ListType],
+    others: Mapping[str, StreamSchema] = MappingProxyType({}),
 ) -> list[RuleEffect]:
-    """Return the effect on each rule that reads the stream and is valid with the old document."""
+    """Return the effect on each rule that reads the stream and is valid with the old document.
+
+    ``others``: the streams that rules may read besides it.
+    """
     effects = []
     for rule in rules:
-        if rule.on != old.name:
+        if old.name not in stream_names(rule.on):
             continue
-        before = _compile(rule, old, lists)
+        before = _compile(rule, {**others, old.name: old}, lists)
         if isinstance(before, CompiledRule):
-            effects.append(_effect(before, _compile(rule, new, lists)))
+            after = _compile(rule, {**others, old.name: new}, lists)
+            effects.append(_effect(before, after))
     return effects
 
 
-def _compile(rule: Rule, schema: StreamSchema, lists: Mapping[str, ListType]) -> CompiledRule | str:
+def _compile(rule: Rule, streams: Mapping[str, StreamSchema], lists: Mapping[str, ListType]) -> CompiledRule | str:
     """Return the compiled rule, or why it is invalid."""
     try:
-        return compile_rule(rule, {schema.name: schema}, RuleLimits(), lists)
+        return compile_rule(rule, streams, RuleLimits(), lists)
     except RuleError as error:
         return str(error)
 

@@ -18,6 +18,7 @@ from headgate.backtest.sources import file_batches
 from headgate.records.decoder import EventDecoder
 from headgate.records.file_rows import read_rows
 from headgate.records.stream_files import load_stream
+from rulecore.streams import RuleInput
 from streamcore.schema import EVENT_MS, OFFSET, StreamSchema
 
 ROOT = Path(__file__).parents[3]
@@ -49,11 +50,12 @@ def decode_by_replay(path: Path, schema: StreamSchema) -> tuple[pl.DataFrame, Co
 
 def decode_by_columns(path: Path, schema: StreamSchema, size: int = 1_000) -> tuple[pl.DataFrame, Counter[str]]:
     """Decode the columns, as a back-test does."""
-    batches = [batch for _, batch in file_batches([path], schema, NOW_MS, size=size)]
+    source = RuleInput.of_stream(schema, schema.name)
+    batches = [batch for _, batch in file_batches({schema.name: [path]}, source, NOW_MS, size=size)]
     dead_letters: Counter[str] = Counter()
     for batch in batches:
         dead_letters.update(batch.dead_letters)
-    return pl.concat([batch.events for batch in batches]), dead_letters
+    return pl.concat([batch.events[schema.name] for batch in batches]), dead_letters
 
 
 WHEN = st.datetimes(datetime.datetime(1960, 1, 1), datetime.datetime(2026, 12, 31))
@@ -141,8 +143,9 @@ def test_offsets_continue_over_several_files_and_a_limit_is_exact(tmp_path: Path
         pq.write_table(
             pa.table({"ts": [first + i for i in range(5)], "n": [Decimal(1)] * 5}), tmp_path / f"{name}.parquet"
         )
+    source = RuleInput.of_stream(SCHEMA, SCHEMA.name)
     files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    frames = [b.events for _, b in file_batches(files, SCHEMA, NOW_MS, limit=8, size=3)]
+    frames = [b.events[SCHEMA.name] for _, b in file_batches({SCHEMA.name: files}, source, NOW_MS, limit=8, size=3)]
     events = pl.concat(frames)
     assert events[OFFSET].to_list() == list(range(8))
     assert events[EVENT_MS].to_list() == [0, 1, 2, 3, 4, 100, 101, 102]

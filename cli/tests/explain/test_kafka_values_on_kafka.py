@@ -12,6 +12,7 @@ from headgate.explain.kafka_reader import KafkaReader
 from headgate.streams.sample import read_topic
 from rulecore.compile.rule import RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
+from rulecore.streams import RuleInput
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.schema import StreamSchema
@@ -66,15 +67,15 @@ def test_the_fields_beside_the_values_are_those_of_the_app(kafka: KafkaSettings,
         for number, user in ((0, "a"), (2, "a"), (3, "b"))
     ]
 
-    reader = KafkaReader(kafka)
-    found = find_events_at(reader, SCHEMA, RULE, (topic, 0, 2), 1_000, SENT_MS + 1_000)
+    reader, source = KafkaReader(kafka), RuleInput.of_stream(SCHEMA, topic)
+    found = find_events_at(reader, source, RULE, (topic, 0, 2), 1_000, SENT_MS + 1_000)
     assert found.events.select(*rows[0]).to_dicts() == rows[:2], "those of the key up to the event"
-    other = find_events_at(reader, SCHEMA, RULE, (topic, 0, 1), 1_000, SENT_MS + 1_000)
+    other = find_events_at(reader, source, RULE, (topic, 0, 1), 1_000, SENT_MS + 1_000)
     assert other.dead == "it is an event of another stream (see `when` in the stream file), or a tombstone"
 
-    wanted = TopicRange(topic, {(topic, 0): 0}, {(topic, 0): 4})
-    ((count, batch),) = topic_batches(kafka, wanted, SCHEMA, SENT_MS + 1_000)
-    assert (count, batch.events.select(*rows[0]).to_dicts(), dict(batch.dead_letters)) == (4, rows, {})
+    wanted = TopicRange({(topic, 0): 0}, {(topic, 0): 4})
+    ((count, batch),) = topic_batches(kafka, wanted, source, SENT_MS + 1_000)
+    assert (count, batch.events[SCHEMA.name].select(*rows[0]).to_dicts(), dict(batch.dead_letters)) == (4, rows, {})
 
     sample = read_topic(kafka, topic, 10)
     assert [(one.record.key, one.record.headers, one.record.offset) for one in sample][1:3] == [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.errors import InputError
 from headgate.main import headgate
 from headgate.streams.schema_diff import diff_schemas
 from streamcore.schema import StreamSchema
@@ -111,6 +112,63 @@ def test_it_names_each_change_and_its_effect(tmp_path: Path, capsys: pytest.Capt
         f"  field customer: events without it would be dead letters: leave out not null, or {RESTART}",
         f"  field city: it would be read from address.city, not city: add a field of another name for it, or {RESTART}",
     ]
+
+
+BOTH = """\
+id: both
+version: 1
+owner: shop
+on: [orders, visits]
+where: amount > 5 and page is null
+then: {severity: low, message: m}
+---
+id: cities
+version: 1
+owner: shop
+on: [orders, visits]
+group_by: [customer]
+within: {tumbling: 1h}
+having: count(distinct city) > 2 or max(amount) > 9
+then: {severity: low, message: m}
+---
+id: town
+version: 1
+owner: shop
+on: [orders, visits]
+where: channel = 'web'
+then: {severity: low, message: m}
+"""
+VISITS = """\
+name: visits
+event_time: seen
+keys: [[customer]]
+fields: {seen: timestamp not null, customer: string, city: string, page: string, channel: string, coupon: long}
+"""
+
+
+def test_rules_over_several_streams_are_compiled_with_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``coupon`` stays a field of the other stream; ``channel`` is a field of both with the new document."""
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "streams" / "visits.yaml").write_text(VISITS.replace("coupon: long", "coupon: string"))
+    (tmp_path / "both.yaml").write_text(
+        BOTH
+        + "---\n"
+        + BOTH.split("---", maxsplit=1)[0].replace("both", "used").replace("page is null", "coupon = 'X'")
+    )
+    more = ["--rules", str(tmp_path / "both.yaml"), "--streams", str(tmp_path / "streams"), "-o", "json"]
+    code, shown = run(tmp_path, capsys, *more)
+    fates = {one["rule"]: one["fate"] for one in json.loads(shown)["rules"]}
+    assert (code, fates) == (0, {"both": "same", "cities": "no state", "town": "same", "used": "same"})
+    (tmp_path / "streams" / "visits.yaml").write_text(VISITS.replace("channel: string", "channel: long"))
+    (tmp_path / "both.yaml").write_text(BOTH.replace("channel = 'web'", "channel = 7"))
+    code, shown = run(tmp_path, capsys, *more)
+    (rejected,) = [one for one in json.loads(shown)["rules"] if one["fate"] == "rejected"]
+    assert (code, rejected["rule"]) == (1, "town"), "two types, so it is not in the union any more"
+    (tmp_path / "streams" / "visits.yaml").unlink()
+    with pytest.raises(InputError, match="stream 'visits': no"):
+        run(tmp_path, capsys, *more)
 
 
 def test_the_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

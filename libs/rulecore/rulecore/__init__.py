@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rulecore.explain.rule import explain_rule
     from rulecore.factory import RulesFactory
     from rulecore.lists.files import list_types, load_lists
-    from rulecore.settings import DispatchSettings, GroupSettings, ListLimits, RulesConfig, RuleStream
+    from rulecore.settings import DispatchSettings, GroupSettings, ListLimits, RulesConfig
+    from rulecore.streams import RuleStream
     from rulecore.testing.in_process import run_in_process
     from rulecore.testing.rule_tests import TestResult, run_tests
 
@@ -39,7 +40,8 @@ _MODULES = {
     "rulecore.explain.rule": "explain_rule",
     "rulecore.factory": "RulesFactory",
     "rulecore.lists.files": "list_types load_lists",
-    "rulecore.settings": "DispatchSettings GroupSettings ListLimits RuleStream RulesConfig",
+    "rulecore.settings": "DispatchSettings GroupSettings ListLimits RulesConfig",
+    "rulecore.streams": "RuleStream",
     "rulecore.testing.in_process": "run_in_process",
     "rulecore.testing.rule_tests": "TestResult run_tests",
 }

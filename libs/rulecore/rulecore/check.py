@@ -79,7 +79,7 @@ def check_rules(
                 rules.append(compiled)
                 warnings += _unique_keys(compiled, loaded.document, streams, samples or {})
     problems += _useless_signals(
-        [loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules}
+        [loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules}, streams
     )
     if len(documents) > limits.rules:
         file = documents[-1].document.file
@@ -100,12 +100,15 @@ def _unique_keys(
         yield Problem(document.file, place, field, message, rule.rule.id)
 
 
-def _useless_signals(documents: Iterable[LoadedRule], rules: Mapping[str, CompiledRule]) -> Iterable[Problem]:
+def _useless_signals(
+    documents: Iterable[LoadedRule], rules: Mapping[str, CompiledRule], streams: Mapping[str, StreamSchema]
+) -> Iterable[Problem]:
     """Find score rules that name a rule which can give them nothing."""
     for loaded in documents:
         score = rules.get(loaded.rule.id) if loaded.rule is not None else None
         for name in score.score.weights if score is not None and score.score is not None else ():
-            if score is not None and name in rules and (reason := incompatibility(score, rules[name])) is not None:
+            assert score is not None, "it has names"
+            if name in rules and (reason := incompatibility(score, rules[name], streams)) is not None:
                 place = loaded.document.place(("score", "of", name))
                 yield Problem(loaded.document.file, place, f"score.of.{name}", reason, score.rule.id)
 

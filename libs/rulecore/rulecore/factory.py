@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rulecore.settings import RulesConfig, RuleStream
+from rulecore.settings import RulesConfig
+from rulecore.streams import RuleStream
 
 if TYPE_CHECKING:
     import polars as pl

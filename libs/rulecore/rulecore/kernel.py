@@ -83,7 +83,7 @@ class RulesKernel:
         self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
         self.groups: dict[GroupId, RuleGroup] = {}
-        self.signals = SignalCollector((), {})
+        self.signals = SignalCollector((), {}, self.schemas, ())
         self.firings: dict[str, list[SignalSource]] = {}  # of this cut, by stream; the input of scores
         self.derived_from: bytes | None = None  # the stored header from which `rules` and `groups` were restored
 
@@ -173,7 +173,8 @@ class RulesKernel:
 
     def _assign_groups(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
         """Assign every rule with state to its group. A paused rule keeps its state; a rule in quarantine loses it."""
-        self.unions = sorted({rule.rule.on for rule in self.rules.with_state() if is_union(rule.rule.on)})
+        reading = [rule for rule in self.rules.with_state() if rule.kind is not RuleKind.SCORE]  # that reads signals
+        self.unions = sorted({rule.rule.on for rule in reading if is_union(rule.rule.on)})
         self.list_columns = {name: self.rules.list_columns(name) for name in (*self.schemas, *self.unions)}
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule in self.rules.with_state():
@@ -188,7 +189,7 @@ class RulesKernel:
             )
         scores = [r for group, rules in wanted.items() if group.kind == RuleKind.SCORE for r in rules]
         live = {rule.rule.id: rule for rule in self.rules.evaluated_rules() if rule.rule.status is RuleMode.LIVE}
-        self.signals = SignalCollector(scores, live)
+        self.signals = SignalCollector(scores, live, self.schemas, [one.topic for one in self.config.streams])
         self.dispatcher.suppression.set_rules(self.rules.with_state())
         self.dispatcher.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 
@@ -322,17 +323,14 @@ class RulesKernel:
             return status
         return replace(status, incomplete=IncompleteCounts(new, self._start_offsets(cut, versions[0].rule.on)))
 
-    def _start_offsets(self, cut: Cut, name: str) -> dict[int, int]:
-        """Return the offsets by partition at which the cut begins in a stream's topic; none for a union of streams."""
-        if is_union(name):
-            return {}
-        # streams that share a topic have the partitions of the first one
-        source = [stream.topic for stream in self.config.streams].index(self.topics[name])
-        return {
-            n % PARTITIONS_PER_TOPIC: offset
-            for n, offset in cut.start_offsets.items()
-            if n // PARTITIONS_PER_TOPIC == source
-        }
+    def _start_offsets(self, cut: Cut, name: str) -> dict[str, dict[int, int]]:
+        """Return the offsets, by topic and partition, at which the cut begins in what a rule reads."""
+        found: dict[str, dict[int, int]] = {self.topics[member]: {} for member in stream_names(name)}
+        for number, offset in sorted(cut.start_offsets.items()):
+            topic = self.config.streams[number // PARTITIONS_PER_TOPIC].topic
+            if topic in found:
+                found[topic][number % PARTITIONS_PER_TOPIC] = offset
+        return found
 
     def _change_lists(self, records: Sequence[ControlRecord]) -> list[RuleStatus]:
         """Apply control records of lists, and return the status of each."""
@@ -429,11 +427,14 @@ class RulesKernel:
 
         name, group = group_id.stream, self.groups[group_id]
         assert isinstance(group, ScoreGroup), "make_group creates a ScoreGroup for this kind"
-        route, context = self.schemas[name].route_for(group_id.group_by), self._cut_context(cut, name)
+        route, context = self._schema(name).route_for(group_id.group_by), self._cut_context(cut, name)
         assert route is not None, "the rule set accepts only groups that are routed"
-        signals = self.signals.from_firings(group_id, self.firings.get(name, ()))
-        if (frame := cut.events.get(StreamKey(name, route))) is not None:
-            signals += self.signals.from_events(group_id, frame)
+        key = self._schema(name).keys[route]
+        fired = [one for firings in self.firings.values() for one in firings]
+        signals = self.signals.from_firings(group_id, fired)
+        for on in self.signals.event_streams(group_id):
+            if (frame := cut.events.get(StreamKey(on, self._schema(on).keys.index(key)))) is not None:
+                signals += self.signals.from_events(group_id, on, frame)
         firings, _ = group.signals(signals, context)
         group.close(context)
         return self._alerts(firings, name, None)

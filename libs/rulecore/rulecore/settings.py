@@ -8,17 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rulecore.streams import RuleStream
+
 if TYPE_CHECKING:
     from streamcore.app import Source
-    from streamcore.schema import StreamSchema
-
-
-@dataclass(frozen=True, slots=True)
-class RuleStream:
-    """A stream that rules may read, and the topic of its events."""
-
-    schema: StreamSchema
-    topic: str
 
 
 @dataclass(frozen=True, slots=True)

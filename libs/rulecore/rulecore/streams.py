@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rulecore.errors import RuleSetError
 from streamcore.errors import ConfigError
+from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import STRING, TIMESTAMP, UNION, Field, StreamSchema, Type
 
 #: The field of a union with the name of the event's stream.
@@ -77,6 +78,65 @@ def _has_key(one: StreamSchema, other: StreamSchema, key: tuple[str, ...]) -> bo
 def _merge(fields: Sequence[Field], members: int) -> Field:
     nullable = len(fields) < members or any(field.nullable for field in fields)
     return replace(fields[0], nullable=nullable, path=())
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStream:
+    """A stream that rules may read, and the topic of its events."""
+
+    schema: StreamSchema
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInput:
+    """What a rule reads: the schema of a stream or of a union, and its streams in the order of their sources.
+
+    Events have source partitions, as in an app with these streams (``streamcore.offsets``).
+    """
+
+    schema: StreamSchema
+    streams: tuple[RuleStream, ...]
+
+    @classmethod
+    def of_stream(cls, schema: StreamSchema, topic: str) -> RuleInput:
+        """Return one stream as the input of a rule."""
+        return cls(schema, (RuleStream(schema, topic),))
+
+    @classmethod
+    def find(cls, on: str, streams: Mapping[str, StreamSchema], topics: Mapping[str, str]) -> RuleInput:
+        """Return what a rule with this ``on`` reads; raise ``RuleSetError`` if there is no such stream.
+
+        ``topics``: by stream, in the order of the app's settings, by which events of one time are ordered; a stream
+        that is not in it comes last, and has a topic with its name.
+        """
+        schema, order = find_stream(streams, on), [*topics]
+        names = sorted(stream_names(on), key=lambda name: (order.index(name) if name in topics else len(order), name))
+        return cls(schema, tuple(RuleStream(streams[name], topics.get(name, name)) for name in names))
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic of each stream; streams that share one have the source of the first."""
+        return tuple(stream.topic for stream in self.streams)
+
+    def source(self, topic: str) -> int:
+        """Return the number of the source that a topic is."""
+        return self.topics.index(topic)
+
+    def topic_of(self, partition: int) -> str:
+        """Return the topic of a source partition."""
+        return self.streams[partition // PARTITIONS_PER_TOPIC].topic
+
+    def fields_of(self, row: Mapping[str, object]) -> tuple[Field, ...]:
+        """Return the fields that an event has: of a union, those of the event's stream."""
+        if not is_union(self.schema.name):
+            return self.schema.fields
+        (member,) = (one.schema for one in self.streams if one.schema.name == row[STREAM])
+        return own_fields(self.schema, member)
+
+    def streams_of(self, topic: str) -> tuple[StreamSchema, ...]:
+        """Return the streams of a topic."""
+        return tuple(stream.schema for stream in self.streams if stream.topic == topic)
 
 
 def own_fields(union: StreamSchema, member: StreamSchema) -> tuple[Field, ...]:

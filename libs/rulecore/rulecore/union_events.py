@@ -6,9 +6,19 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from rulecore.streams import EVENT_TIME, STREAM, stream_names
+from rulecore.streams import EVENT_TIME, STREAM, RuleInput, is_union, stream_names
 from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Field, StreamSchema
+
+
+def unite_events(source: RuleInput, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the events of what a rule reads. ``frames``: of at least one of its streams, by name."""
+    name = source.schema.name
+    if not is_union(name):
+        return frames[name]
+    events = union_events(source.schema, {one.schema.name: one.schema for one in source.streams}, frames)
+    assert events is not None, "frames of its streams"
+    return events
 
 
 def union_events(

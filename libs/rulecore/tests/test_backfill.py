@@ -18,7 +18,8 @@ from rulecore.documents.control_keys import BACKFILL_KEY, STAGED_KEY
 from rulecore.documents.releases import digest_part
 from rulecore.documents.rule import Rule
 from rulecore.factory import RulesFactory
-from rulecore.settings import DispatchSettings, RuleStream
+from rulecore.settings import DispatchSettings
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.types import RawBatch
@@ -119,7 +120,7 @@ def test_a_backfilled_aggregate_equals_one_that_counted_from_the_start(
     (status,) = lane(out, STATUS)
     incomplete = status["incomplete"]
     assert isinstance(incomplete, dict)
-    assert incomplete["counts_from"] == {"0": len(events[:cut])}
+    assert incomplete["counts_from"] == {"pay": {"0": len(events[:cut])}}
     records = build_backfill(1, incomplete["since_ms"], events[:cut])
     out += running.cut(records[:-1], CLOCK)
     running.shards = workers[1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rulecore import language as lang
 from rulecore.factory import RulesFactory
 from rulecore.language.columnar.compiler import to_polars
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record

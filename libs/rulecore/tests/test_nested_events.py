@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
 from rulecore.sigma import FieldMap, import_rules
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

@@ -11,7 +11,7 @@ import pytest
 from rulecore.alerts.dispatch import SUPPRESSED
 from rulecore.factory import RulesFactory
 from rulecore.kernel import RulesKernel
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.errors import ConfigError

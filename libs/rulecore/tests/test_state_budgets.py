@@ -9,8 +9,9 @@ import pytest
 
 from rulecore.factory import RulesFactory
 from rulecore.kernel import RulesKernel
-from rulecore.settings import RuleStream, StateBudgets
+from rulecore.settings import StateBudgets
 from rulecore.state_size import StateHolder, StateUse
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

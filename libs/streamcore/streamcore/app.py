@@ -17,7 +17,7 @@ from streamcore.decode.stream_decoder import event_decoder
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
 from streamcore.files.listing import FileInput
-from streamcore.kernel import Exchange, KernelFactory, StatelessStageFactory, StreamKey
+from streamcore.kernel import EventFilterFactory, Exchange, KernelFactory, StatelessStageFactory, StreamKey
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index, source_partitions
@@ -136,7 +136,11 @@ def check_shared_topic(shared: Sequence[Source], where: str) -> None:
 
 def decode_limits(limits: Limits) -> DecodeLimits:
     """Return the limits of one record."""
-    return DecodeLimits(max_record_bytes=limits.max_record_bytes, max_future_ms=limits.max_future_ms)
+    return DecodeLimits(
+        max_record_bytes=limits.max_record_bytes,
+        max_future_ms=limits.max_future_ms,
+        max_record_values=limits.max_record_values,
+    )
 
 
 _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
@@ -167,6 +171,7 @@ class App:
     groups may have. ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
     ``rebuild``: builds the app with streams that were published while it ran; None if it takes none. ``data_keys``: the
     prefixes of keys of control records that are data, and change no fields that the kernels read (``Projection``).
+    ``event_filter``: of the input of the second keyed stage.
     """
 
     name: str
@@ -185,6 +190,7 @@ class App:
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)
+    event_filter: EventFilterFactory | None = None
     rebuild: Callable[[Sequence[PublishedStream]], App] | None = field(default=None, compare=False, repr=False)
     data_keys: tuple[bytes, ...] = ()
 

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from streamcore.wire.map_entries import KEY
+
 UInt64Array = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -67,7 +69,11 @@ def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt
 
 def hash_contents(columns: Sequence[pl.Series | pa.Array], height: int) -> UInt64Array:
     """Return a 64-bit hash of each row's values, to compare rows with: it costs less than ``hash_columns``, and places
-    no keys. It never changes either, since it is stored."""
+    no keys. It never changes either, since it is stored.
+
+    In nested values as in others, zeros are equal, and so are NaNs, which differ from infinities and nulls. A map is
+    equal to one with the same entries in another order, an array is not.
+    """
     state = np.full(height, _SEED, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for column in columns:
@@ -90,6 +96,11 @@ def _absorb(state: UInt64Array, word: UInt64Array) -> None:
 
 def _column_words(column: pl.Series | pa.Array) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
     """Yield the words of a column, with the rows that have them; together they determine the values."""
+    if isinstance(column, pl.Series) and column.dtype.is_nested():
+        column = column.to_arrow(compat_level=pl.CompatLevel.oldest())
+    if isinstance(column, pa.Array) and pa.types.is_nested(column.type):
+        yield from _nested_words(column)
+        return
     if isinstance(column, pa.Array) and pa.types.is_large_string(column.type):
         if column.null_count:
             yield _null_words(column.is_null().to_numpy(zero_copy_only=False))
@@ -99,13 +110,42 @@ def _column_words(column: pl.Series | pa.Array) -> Iterator[tuple[slice | npt.ND
     column = column if isinstance(column, pl.Series) else pl.Series(column)
     if column.null_count():
         yield _null_words(column.is_null().to_numpy())
-    if column.dtype.is_nested():
-        column = column.to_frame("value").select(pl.struct("value").struct.json_encode()).to_series()
+    if column.dtype.is_float():
+        floats = column.cast(pl.Float64).fill_null(0).to_numpy() + 0.0  # -0.0 equals 0.0
+        yield slice(None), np.where(np.isnan(floats), np.nan, floats).view(np.uint64)
+        return
     if column.dtype != pl.String:
-        numbers = column.cast(pl.Float64 if column.dtype.is_float() else pl.Int64).fill_null(0).to_numpy()
-        yield slice(None), (numbers + 0.0 if column.dtype.is_float() else numbers).view(np.uint64)
+        yield slice(None), column.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)
         return
     yield from _text_words(_as_binary(column.fill_null("")))
+
+
+def _nested_words(column: pa.Array) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+    """Yield the words of arrays, maps or structs."""
+    if column.null_count:
+        yield _null_words(column.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_struct(column.type):
+        for member in column.flatten():
+            yield from _column_words(member)
+        return
+    lengths = column.value_lengths().fill_null(0).to_numpy().astype(np.int64)
+    items = column.flatten()
+    is_map = pa.types.is_struct(items.type) and items.type.num_fields > 0 and items.type.field(0).name == KEY
+    yield slice(None), _add_items(hash_contents([items], len(items)), lengths, in_order=not is_map)
+    yield slice(None), lengths.view(np.uint64)
+
+
+def _add_items(hashes: UInt64Array, lengths: npt.NDArray[np.int64], *, in_order: bool) -> UInt64Array:
+    """Return for each row the sum of its items' hashes. ``in_order``: an item counts with its position."""
+    starts = np.cumsum(lengths) - lengths
+    with np.errstate(over="ignore"):
+        if in_order:
+            position = (np.arange(len(hashes)) - np.repeat(starts, lengths)).view(np.uint64)
+            hashes = mix(hashes + position * _CONTENT_FACTOR)
+        sums = np.zeros(len(lengths), dtype=np.uint64)
+        if (filled := np.flatnonzero(lengths)).size:
+            sums[filled] = np.add.reduceat(hashes, starts[filled])
+    return sums
 
 
 def _null_words(is_null: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], UInt64Array]:

@@ -62,7 +62,9 @@ class StreamKey:
 class Exchange:
     """An input of a keyed stage: its rows go to the shard that owns their ``key`` columns, or with ``broadcast`` to
     every shard. ``stage``: number of the keyed stage, from 0. ``parallelism``: most shards that get rows; None: all.
-    ``as_table``: the kernel gets the rows as an Arrow table in any order, which is cheaper if it passes most on."""
+    ``as_table``: the kernel gets the rows as an Arrow table in any order, which is cheaper if it passes most on.
+    ``hashed``: ``key`` is one column, which has the hash of the key. ``direct``: all rows come from stage 1, and go
+    around the stages before theirs."""
 
     rows: StreamKey
     key: tuple[str, ...]
@@ -70,6 +72,8 @@ class Exchange:
     broadcast: bool = False
     parallelism: int | None = None
     as_table: bool = False
+    hashed: bool = False
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,20 @@ class PagingKernel(Protocol):
     def paged_states(self) -> Mapping[str, PagedState]:
         """Return the states that can be moved to disk, by operator: their tables are named ``<operator>/<table>``."""
         ...
+
+
+class EventFilter(Protocol):
+    """Takes events out of the input of a kernel, as an earlier stage has decided. It has no state."""
+
+    def step(self, cut: Cut) -> tuple[Cut, Sequence[Record]]:
+        """Return the cut without these events, and records for some of them."""
+        ...
+
+
+class EventFilterFactory(Protocol):
+    """Creates the event filter of a shard. It is pickled for the workers, as a kernel's factory is."""
+
+    def __call__(self) -> EventFilter: ...
 
 
 class KernelFactory(Protocol):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 #: The highest limit of ids of a deduplication in a shard: its index holds entry numbers of 32 bits.
 MAX_EVENT_IDS = 2**30
+#: The default of ``Limits.max_record_values``: no record of 256 KB exceeds it that has text for each of the values.
+MAX_RECORD_VALUES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,9 @@ class Limits:
     flush_rows: int = 250_000
     #: Most ids that a shard remembers of a stream with ``deduplicate``; beyond it the oldest are forgotten.
     max_event_ids: int = 10_000_000
+    #: Most values in the arrays and maps of a record; one with more is rejected. An element that is a struct also
+    #: counts as each of its declared members, there or not: each takes memory.
+    max_record_values: int = MAX_RECORD_VALUES
 
 
 @dataclass(frozen=True, slots=True)

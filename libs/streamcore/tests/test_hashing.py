@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, hash_contents, mix, rows_in_bucket
 from streamcore.key_space import KeySpace
+from streamcore.wire.map_entries import KEY, VALUE
 
 
 def hashes(*columns: pl.Series) -> list[str]:
@@ -142,11 +148,74 @@ def test_contents_differ_where_words_could_cancel_each_other() -> None:
         assert one != other
 
 
+NUMBERS = [None, 0.0, 1.5, math.inf, -math.inf, math.nan]
+TAGS = pa.large_list(pa.struct([(KEY, pa.large_string()), (VALUE, pa.large_list(pa.float64()))]))
+NESTED = pa.struct([("n", pa.large_list(pa.float64())), ("s", pa.struct([("t", pa.large_string())])), ("m", TAGS)])
+numbers = st.lists(st.sampled_from([*NUMBERS, -0.0]), max_size=3)
+nested = st.none() | st.fixed_dictionaries(
+    {
+        "n": st.none() | numbers,
+        "s": st.none() | st.fixed_dictionaries({"t": st.sampled_from([None, "", "a", "b"])}),
+        "m": st.none() | st.lists(st.tuples(st.sampled_from("abc"), st.none() | numbers), unique_by=lambda one: one[0]),
+    }
+)
+
+
+def plain(value: Any) -> Any:
+    """Return the value with equal representations for equal values: maps by key, one NaN, one zero."""
+    if isinstance(value, dict):
+        return tuple((name, plain(one)) for name, one in sorted(value.items()))
+    if isinstance(value, list):
+        items = [plain(one) for one in value]
+        return ("map", *sorted(items, key=repr)) if any(isinstance(one, tuple) for one in value) else ("array", *items)
+    if isinstance(value, tuple):
+        return (value[0], plain(value[1]))
+    return repr(value + 0.0) if isinstance(value, float) else value
+
+
+def column(values: Sequence[Any]) -> pa.Array:
+    """Return the values as a column, maps as lists of entries."""
+    rows = [
+        None
+        if value is None
+        else value | {"m": None if value["m"] is None else [{KEY: k, VALUE: v} for k, v in value["m"]]}
+        for value in values
+    ]
+    return pa.array(rows, NESTED)
+
+
+@given(st.lists(nested, min_size=1, max_size=12))
+def test_nested_contents_are_equal_if_and_only_if_their_values_are(values: list[Any]) -> None:
+    together = hash_contents([column(values)], len(values)).tolist()
+    wanted = [plain(value) for value in values]
+    for one, other in itertools.combinations(range(len(values)), 2):
+        assert (together[one] == together[other]) == (wanted[one] == wanted[other])
+    assert together == hash_contents([pl.Series(column(values))], len(values)).tolist(), "frames agree with Arrow"
+    padded = column([None, values[0], *values, values[-1]])
+    assert together == hash_contents([padded[2:-1]], len(values)).tolist(), "whatever rows are beside it"
+
+
+def test_what_json_does_not_tell_apart_is_another_content_in_nested_values() -> None:
+    rows = pl.Series([[one] for one in NUMBERS])
+    assert len(set(hash_contents([rows], len(rows)).tolist())) == len(NUMBERS)
+    zeros = pl.Series([[0.0], [-0.0]])
+    assert len(set(hash_contents([zeros], 2).tolist())) == 1
+    maps = pl.Series([[{KEY: "a", VALUE: 1}, {KEY: "b", VALUE: 2}], [{KEY: "b", VALUE: 2}, {KEY: "a", VALUE: 1}]])
+    assert len(set(hash_contents([maps], 2).tolist())) == 1
+    swapped = pl.Series([[{KEY: "a", VALUE: 1}, {KEY: "b", VALUE: 2}], [{KEY: "a", VALUE: 2}, {KEY: "b", VALUE: 1}]])
+    assert len(set(hash_contents([swapped], 2).tolist())) == 2
+    orders = pl.Series([[1, 2], [2, 1]])
+    assert len(set(hash_contents([orders], 2).tolist())) == 2
+
+
 def test_the_hash_of_a_content_never_changes() -> None:
     columns = [pl.Series(["", "user-17", "x" * 1_025, None]), pl.Series([0, -1, 2, None], dtype=pl.Int64)]
     assert [f"{int(h):016x}" for h in hash_contents(columns, 4)] == CONTENTS
+    value = {"n": [1.5, None], "s": {"t": "a"}, "m": [("b", [math.nan]), ("a", None)]}
+    assert [f"{int(h):016x}" for h in hash_contents([column([value, None])], 2)] == NESTED_CONTENTS
 
 
+NESTED_CONTENTS = ["bcdadd2fad9fc691", "a8180a7a97f11d13"]
 SECOND = ["4856b1e6a8522060", "b5300c331a061b19", "5fe011161da21698", "c2fbde3432af31ef", "8fdd14964a1ef521"]
 
 

@@ -18,7 +18,8 @@ from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES
 from rulecore.factory import LateEventWriter, RulesFactory
 from rulecore.lists.routing import DATA_KEYS
-from rulecore.settings import DispatchSettings, GroupSettings, RuleStream, StateBudgets
+from rulecore.settings import DispatchSettings, GroupSettings, StateBudgets
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.engine.published_streams import add_streams

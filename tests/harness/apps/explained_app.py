@@ -20,7 +20,7 @@ from headgate.main import run
 from headgate.rules.bundle import load_streams
 from headgate.rules.publish import AppTopics
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import CONTROL, App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.kafka import data_clients as clients

@@ -31,6 +31,8 @@ from tests.harness.decode.spoil import spoil
 CLOCK_MS = 1_800_000_000_000
 #: What a record of Protobuf begins with: an id, and the first message of its schema.
 HEAD = b"\0\0\0\0\1\0"
+#: So few that records exceed it.
+FEW_VALUES = DecodeLimits(max_record_values=6)
 _LEFT = RejectedRecord(RejectCode.NO_STREAM, "left to the reference")
 Row = tuple[Any, ...]
 
@@ -74,9 +76,9 @@ def avro_decoding(schema: object, stream: StreamSchema, limits: DecodeLimits | N
     return Decoding(stream, decoder)
 
 
-def proto_decoding(text: str, stream: StreamSchema) -> Decoding:
+def proto_decoding(text: str, stream: StreamSchema, limits: DecodeLimits | None = None) -> Decoding:
     """Return the decoder of records that begin with ``HEAD``."""
-    schema, limits = parse_proto_schema(text), DecodeLimits()
+    schema, limits = parse_proto_schema(text), limits or DecodeLimits()
     return Decoding(
         stream, ProtobufDecoder(stream, schema, "schema 1", 5, limits=limits, extra_fields=ExtraFields.IGNORE)
     )
@@ -89,11 +91,14 @@ def digest(seed: int, count: int) -> str:
         chance = random.Random(number)
         avro, proto = random_avro.make_case(number), random_protobuf.make_case(number)
         right = [avro.write(chance)[0] for _ in range(20)]
-        answers = avro_decoding(avro.schema, avro.stream).walk([*right, *(spoil(one, chance) for one in right)])
-        seen.update(repr(answers).encode())
+        spoiled = [spoil(one, chance) for one in right]
+        for limits in (None, FEW_VALUES):
+            answers = avro_decoding(avro.schema, avro.stream, limits).walk([*right, *spoiled])
+            seen.update(repr(answers).encode())
         right = [HEAD + proto.write(chance) for _ in range(20)]
         spoiled = [spoil(one, chance, len(HEAD)) for one in right]
-        seen.update(repr(proto_decoding(proto.text, proto.stream).walk([*right, *spoiled])).encode())
+        for limits in (None, FEW_VALUES):
+            seen.update(repr(proto_decoding(proto.text, proto.stream, limits).walk([*right, *spoiled])).encode())
     return seen.hexdigest()
 
 

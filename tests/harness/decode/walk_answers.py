@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ Answers = list[tuple[object, ...] | None]
 CLOCK_MS = 1_800_000_000_000
 #: Small ones, so that records exceed them.
 LIMITS = DecodeLimits(max_record_bytes=4_000, max_depth=20)
+FEW_VALUES = replace(LIMITS, max_record_values=12)
 
 
 def walk_records(walk: RecordWalk, records: pa.LargeBinaryArray) -> WalkedRecords:
@@ -29,22 +31,25 @@ def walk_records(walk: RecordWalk, records: pa.LargeBinaryArray) -> WalkedRecord
     return walk.decode(starts.content, starts.begins, starts.ends, starts.lengths >= 0, CLOCK_MS)
 
 
-def walk_answers(stream: str, extra: ExtraFields, records: Sequence[bytes | None]) -> Answers:
+def walk_answers(
+    stream: str, extra: ExtraFields, records: Sequence[bytes | None], limits: DecodeLimits = LIMITS
+) -> Answers:
     """Return the values of each record; None where the walk leaves it to the reference."""
     schema = STREAMS[stream]
-    walk = RecordWalk(schema, load_zone(schema.zone), LIMITS, extra)
+    walk = RecordWalk(schema, load_zone(schema.zone), limits, extra)
     walked = walk_records(walk, pa.array(records, pa.large_binary()))
     walked.columns.validate(full=True)
     rows = iter(zip(*(column.to_pylist() for column in walked.columns.columns), strict=True))
     return [next(rows) if sure else None for sure in walked.sure]
 
 
-def all_answers(seed: int, count: int) -> Iterator[tuple[str, ExtraFields, list[bytes], Answers]]:
-    """Return the records and answers of each stream, with and without extra fields."""
+def all_answers(seed: int, count: int) -> Iterator[tuple[str, ExtraFields, DecodeLimits, list[bytes], Answers]]:
+    """Return the records and answers of each stream, with and without extra fields, with many values and few."""
     for stream in STREAMS:
         for extra in ExtraFields:
             records = [record for odds in (0.0, 0.03, 0.15) for record in make_records(stream, seed, count, odds)]
-            yield stream, extra, records, walk_answers(stream, extra, records)
+            for limits in (LIMITS, FEW_VALUES) if stream == "typed" else (LIMITS,):
+                yield stream, extra, limits, records, walk_answers(stream, extra, records, limits)
 
 
 def digest(seed: int, count: int) -> str:

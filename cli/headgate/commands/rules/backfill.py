@@ -10,7 +10,7 @@ import click
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.kafka_login import KafkaLogin
 from headgate.records.formats import RecordFormats
-from headgate.rules.options import formats_option, streams_option, target_option
+from headgate.rules.options import formats_option, streams_option, target_option, topic_option
 
 
 @click.command(short_help="Fill the windows of a new rule with past events, before it goes live.")
@@ -21,12 +21,11 @@ from headgate.rules.options import formats_option, streams_option, target_option
     required=True,
     help="Start of the past events: a time (2026-12-01T08:00:00Z), or how long ago (24h).",
 )
-@click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")
+@topic_option()
 @click.option(
     "--parquet",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Read the past events from this file or folder instead of the topic.",
+    multiple=True,
+    help="Read the past events from this file or folder instead of the topic; of several streams STREAM=PATH for each.",
 )
 @click.option("--why", default=None, help="The reason for the change, kept in the history.")
 @click.option(
@@ -43,8 +42,8 @@ from headgate.rules.options import formats_option, streams_option, target_option
 def backfill(
     rule: str,
     start: str,
-    topic: str | None,
-    parquet: Path | None,
+    topic: tuple[str, ...],
+    parquet: tuple[str, ...],
     why: str | None,
     wait: float,
     streams: Path | None,

@@ -14,7 +14,7 @@ from headgate.console.output import Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
 from headgate.records.formats import RecordFormats
-from headgate.rules.options import files_option, formats_option, target_option
+from headgate.rules.options import files_option, formats_option, target_option, topic_option
 
 if TYPE_CHECKING:
     from rulecore.backtest.backtest import AlertCallback
@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run rules over past events and count the alerts.")
 @files_option
-@click.option("--parquet", type=click.Path(path_type=Path), default=None, help="A file, or a folder of *.parquet.")
+@click.option(
+    "--parquet", multiple=True, help="A file, or a folder of *.parquet; of several streams STREAM=PATH for each."
+)
 @click.option("--from", "start", default=None, help="Kafka: a time, how long ago (2h), or an offset.")
 @click.option(
     "--to", "end", default="now", show_default=True, help="Kafka: end of the range (exclusive), in the form of --from."
 )
-@click.option("--topic", default=None, help="Kafka: the topic of the events (default: the stream's name).")
-@click.option("--stream", default=None, help="The stream of the events (default: that of the rules).")
+@topic_option("Kafka: the topic")
+@click.option(
+    "--stream",
+    default=None,
+    help="The stream of the events, or several as logins+payments (default: that of the rules).",
+)
 @click.option("--compare", default=None, help="live, none, or a file or folder with other versions of the rules.")
 @click.option("--disorder", default="10s", show_default=True, help="Allowed disorder of event times, as in the app.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Read at most about this many events.")
@@ -42,10 +48,10 @@ def backtest(
     paths: Sequence[Path],
     streams: Path | None,
     lists: Path | None,
-    parquet: Path | None,
+    parquet: tuple[str, ...],
     start: str | None,
     end: str,
-    topic: str | None,
+    topic: tuple[str, ...],
     stream: str | None,
     compare: str | None,
     disorder: str,
@@ -70,6 +76,7 @@ def backtest(
     headgate rules backtest rules/shop --from 24h
     headgate rules backtest new.yaml --from 2026-12-01T00:00:00Z --to 2026-12-02T00:00:00Z --app shop
     headgate rules backtest new.yaml --parquet lake/december --stream shop --compare rules/shop
+    headgate rules backtest both.yaml --from 24h --topic logins=auth.logins --topic payments=pay.done
     headgate rules backtest new.yaml --parquet events.parquet --alerts alerts.jsonl -o json
     """
     from headgate.backtest.render import as_json, as_text
@@ -77,7 +84,7 @@ def backtest(
     from headgate.console.progress import progress
     from rulecore.documents.scalars import parse_duration_ms
 
-    if (parquet is None) == (start is None):
+    if bool(parquet) == (start is not None):
         raise click.UsageError("name the events: --parquet FILE-OR-FOLDER, or --from TIME for a range of a topic")
     try:
         max_out_of_orderness_ms = parse_duration_ms(disorder)

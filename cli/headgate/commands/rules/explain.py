@@ -10,14 +10,17 @@ import click
 from headgate.console.output import Output, emit, output_option
 from headgate.kafka_login import KafkaLogin
 from headgate.records.formats import RecordFormats
-from headgate.rules.options import formats_option, lists_option, streams_option, target_option
+from headgate.rules.options import formats_option, lists_option, streams_option, target_option, topic_option
 
 
 @click.command(short_help="Explain why a rule fired, or why it did not.")
 @click.argument("target", metavar="ALERT_ID|RULE[@VERSION]")
 @click.option("--event", default=None, help="The event, as topic:partition:offset.")
 @click.option(
-    "--event-json", type=click.Path(path_type=Path), default=None, help="A file with one JSON event per line."
+    "--event-json",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="A file with one JSON event per line; of several streams each has its stream as _stream.",
 )
 @click.option("--key", multiple=True, help="The key, as column=value; once for each column of group_by.")
 @click.option("--at", default=None, help="With --key: a time, or how long ago (2h).")
@@ -27,7 +30,7 @@ from headgate.rules.options import formats_option, lists_option, streams_option,
     default=None,
     help="Explain the rules of these files instead of the published ones.",
 )
-@click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")
+@topic_option()
 @click.option(
     "--scan",
     type=click.IntRange(1),
@@ -47,7 +50,7 @@ def explain(
     key: tuple[str, ...],
     at: str | None,
     rules: Path | None,
-    topic: str | None,
+    topic: tuple[str, ...],
     scan: int,
     streams: Path | None,
     lists: Path | None,

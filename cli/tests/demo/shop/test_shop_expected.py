@@ -16,7 +16,7 @@ from rulecore.documents.loading import load_path
 from rulecore.documents.rule import Emit, Rule, canonical_json
 from rulecore.documents.windows import SlidingSpec, TumblingSpec
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

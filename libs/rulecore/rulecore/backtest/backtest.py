@@ -1,7 +1,8 @@
 """A back-test: evaluates rules on past events, counts their hits by rule, and compares them with the live versions.
 
-The caller passes the events of one stream in order of arrival, cut by cut. Each cut has the watermark that it would
-have had in production. ``rulecore.backtest.run`` divides the rules between matcher and kernel.
+The caller passes the events of one stream, or of the streams of a union, in order of arrival, cut by cut. Each cut has
+the watermark that it would have had in production.
+``rulecore.backtest.run`` divides the rules between matcher and kernel.
 
 Memory grows with the state of the rules, not with the number of events. Every rule is evaluated, whatever its mode and
 its dates of effect are. A window that is still open when the events end has not fired, as in production at that moment.
@@ -21,20 +22,21 @@ from rulecore.backtest.run import AlertCallback, BacktestRun
 from rulecore.compile.overrides import as_live
 from rulecore.compile.rule import CompiledRule
 from rulecore.lists.store import ListStore
+from rulecore.streams import RuleInput
 from streamcore.operators.deduplication.events import for_stream
-from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
+from streamcore.schema import EVENT_MS, PARTITION
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkState
 
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """The events of one cut (``StreamSchema.arrow``), in order of partition and offset.
+    """The events of one cut by stream (``StreamSchema.arrow``), each in order of partition and offset.
 
-    ``dead_letters``: the number of records that are no events, by reason. ``ended``: source partitions that hold no
-    further events; the watermark does not wait for them.
+    ``events`` has every stream of the back-test. ``dead_letters``: the number of records that are no events, by reason.
+    ``ended``: source partitions that hold no further events; the watermark does not wait for them.
     """
 
-    events: pl.DataFrame
+    events: Mapping[str, pl.DataFrame]
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
 
@@ -73,8 +75,7 @@ class Backtest:
 
     def __init__(
         self,
-        schema: StreamSchema,
-        topic: str,
+        source: RuleInput,
         new: BacktestSide,
         live: BacktestSide | None = None,
         *,
@@ -85,18 +86,18 @@ class Backtest:
     ) -> None:
         """Create the runs of both sides.
 
-        ``topic``: the topic of the stream. ``live``: the rules to compare with, None for no comparison. ``lists``: the
+        ``source``: what the rules read. ``live``: the rules to compare with, None for no comparison. ``lists``: the
         lists that the rules use. ``partitions``: source partitions with events in the range; the watermark waits for
         each. ``on_alert``: called with each alert of those rules of ``new`` that have ``then.alert``.
         """
         compare = live is not None
         self._new = BacktestRun(
-            schema, topic, new.rules, new.signal_rules, lists=lists, match_identities=compare, on_alert=on_alert
+            source, new.rules, new.signal_rules, lists=lists, match_identities=compare, on_alert=on_alert
         )
         self._live = (
             None
             if live is None
-            else BacktestRun(schema, topic, live.rules, live.signal_rules, lists=lists, match_identities=compare)
+            else BacktestRun(source, live.rules, live.signal_rules, lists=lists, match_identities=compare)
         )
         self._comparison = VersionDiff(_all_ids(new, live)) if live is not None else None
         self._max_out_of_orderness_ms = max_out_of_orderness_ms
@@ -105,7 +106,11 @@ class Backtest:
         self._first_ms: int | None = None
         self._dead_letters: dict[str, int] = {}
         self._events = self._late = self._duplicates = 0
-        self._deduplication = for_stream(schema)
+        self._deduplication = {
+            one.schema.name: deduplication
+            for one in source.streams
+            if (deduplication := for_stream(one.schema)) is not None
+        }
 
     @property
     def events(self) -> int:
@@ -122,23 +127,24 @@ class Backtest:
         events = batch.events
         watermark_ms = self._time.watermark_ms
         self._advance_watermark(events, batch.ended)
-        if not events.height:
+        if not (count := sum(frame.height for frame in events.values())):
             return
-        self._events += events.height
-        events = self._without_duplicates(events, watermark_ms)
-        self._late += int((events[EVENT_MS] < watermark_ms).sum())
+        self._events += count
+        events = {name: self._without_duplicates(name, frame, watermark_ms) for name, frame in events.items()}
+        self._late += sum(int((frame[EVENT_MS] < watermark_ms).sum()) for frame in events.values())
         times = self._clock_ms, watermark_ms, self._time.watermark_ms
         new_hits = self._new.step(events, *times)
         if self._live is not None and self._comparison is not None:
             live_hits = self._live.step(events, *times)
             self._comparison.add(self._reindex_hits(self._new, new_hits), self._reindex_hits(self._live, live_hits))
 
-    def _without_duplicates(self, events: pl.DataFrame, watermark_ms: int) -> pl.DataFrame:
+    def _without_duplicates(self, stream: str, events: pl.DataFrame, watermark_ms: int) -> pl.DataFrame:
         """Return the events that rules see: those that the deduplication of the stream, if it has one, lets pass."""
-        if self._deduplication is None:
+        deduplication = self._deduplication.get(stream)
+        if deduplication is None:
             return events
-        passed = self._deduplication.filter(events, watermark_ms, self._time.watermark_ms)
-        counts = self._deduplication.operator.metrics()
+        passed = deduplication.filter(events, watermark_ms, self._time.watermark_ms)
+        counts = deduplication.operator.metrics()
         self._duplicates += counts["duplicates"]
         self._late += counts["late"]
         return passed
@@ -149,8 +155,9 @@ class Backtest:
         target_indexes = {rule: n for n, rule in enumerate(self._comparison.rules)}
         return reindex_rules(hits, [rule.rule.id for rule in run.rules], target_indexes)
 
-    def _advance_watermark(self, events: pl.DataFrame, ended: Collection[int]) -> None:
+    def _advance_watermark(self, frames: Mapping[str, pl.DataFrame], ended: Collection[int]) -> None:
         """Advance the watermark as in production, with the latest event time as the clock and no idle partitions."""
+        events = pl.concat([frame.select(PARTITION, EVENT_MS) for frame in frames.values()])
         by_partition = events.group_by(PARTITION).agg(pl.col(EVENT_MS).max().alias("ms"), pl.len()).sort(PARTITION)
         progress = [
             Progress(n, ms, count, ms - self._max_out_of_orderness_ms) for n, ms, count in by_partition.iter_rows()

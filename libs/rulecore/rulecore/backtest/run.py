@@ -1,4 +1,4 @@
-"""One side of a back-test: evaluates a set of rules on the events of one stream, and counts and returns the hits.
+"""One side of a back-test: evaluates a set of rules on the events that they read, and counts and returns the hits.
 
 The matcher evaluates the event rules of which only the hits are needed: rules without suppression whose alerts neither
 the caller nor a score rule uses. It evaluates each on all events of a cut at once, and each match is a hit. The kernel
@@ -29,10 +29,13 @@ from rulecore.lists.list_columns import distinct
 from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
 from rulecore.matching.matcher import EventMatcher
-from rulecore.settings import RuleStream, StateBudgets
+from rulecore.settings import StateBudgets
+from rulecore.streams import RuleInput
+from rulecore.union_events import unite_events
 from streamcore.hashing import UInt64Array, hash_columns, mix
 from streamcore.kernel import ControlRecord, Cut, StreamKey
-from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
 #: Called with each alert of a rule with ``then.alert``, as the JSON bytes that the app writes to a lane.
@@ -42,12 +45,11 @@ _BUDGETS = StateBudgets(rule_bytes=2 << 30, group_bytes=2 << 30, shard_bytes=3 <
 
 
 class BacktestRun:
-    """Evaluates a set of rules on one stream, cut by cut, and counts the hits of each rule."""
+    """Evaluates a set of rules on one stream or one union of streams, cut by cut, and counts the hits of each rule."""
 
     def __init__(
         self,
-        schema: StreamSchema,
-        topic: str,
+        source: RuleInput,
         rules: Sequence[CompiledRule],
         signal_rules: Sequence[CompiledRule] = (),
         *,
@@ -57,13 +59,13 @@ class BacktestRun:
     ) -> None:
         """Create the matcher and the kernel.
 
-        ``topic``: the topic of the stream, as it stands in alerts. ``signal_rules``: further rules whose alerts the
+        ``source``: what ``rules`` read. ``signal_rules``: further rules whose alerts the
         score rules of ``rules`` add up; their hits are neither counted nor returned. ``lists``: the lists that the
         rules use. ``match_identities``: whether the hits of the matcher have identities, which only a comparison
         needs. ``on_alert``: called with each alert of those of ``rules`` with ``then.alert``; it makes the kernel
         evaluate all rules.
         """
-        self.schema = schema
+        self.source, self.schema = source, source.schema
         self.rules = tuple(rules)
         self._rule_indexes = {rule.rule.id: n for n, rule in enumerate(self.rules)}
         self._match_identities = match_identities
@@ -81,19 +83,22 @@ class BacktestRun:
         self._list_columns = distinct(column for rule in matcher_rules for column in rule.list_columns)
         kernel_rules = [rule.rule for rule in [*self.rules, *signal_rules] if rule.rule.id not in matcher_rule_ids]
         self._unpublished = [as_live(rule) for rule in kernel_rules]  # empty once the kernel has the rules
-        factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._unpublished)), budgets=_BUDGETS)
+        factory = RulesFactory(source.streams, max_rules=max(1, len(self._unpublished)), budgets=_BUDGETS)
         self._kernel = RulesKernel(factory) if self._unpublished else None
         self._latest_event_ms: int | None = None
 
-    def step(self, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int) -> pl.DataFrame:
+    def step(
+        self, frames: Mapping[str, pl.DataFrame], clock_ms: int, watermark_ms: int, next_watermark_ms: int
+    ) -> pl.DataFrame:
         """Process one cut, count its hits, and return them as ``HITS``, ``rule`` being an index of ``rules``.
 
-        ``watermark_ms``: the watermark at the start of the cut. ``next_watermark_ms``: the watermark at its end.
-        Raises ``RuleSetError`` if the kernel rejects a rule.
+        ``frames``: the events by stream. ``watermark_ms``: the watermark at the start of the cut.
+        ``next_watermark_ms``: the watermark at its end. Raises ``RuleSetError`` if the kernel rejects a rule.
         """
+        events = unite_events(self.source, frames)
         hits = self._match(with_list_columns(events, self._list_columns, self._lists.contents(clock_ms)))
         if self._kernel is not None:
-            records = self._run_kernel(self._kernel, events, clock_ms, watermark_ms, next_watermark_ms)
+            records = self._run_kernel(self._kernel, frames, clock_ms, watermark_ms, next_watermark_ms)
             hits = pl.concat([hits, self._read_records(records)])
         self._counter.add(hits)
         return hits
@@ -134,21 +139,28 @@ class BacktestRun:
     # --- the kernel ---------------------------------------------------------------------------------------------
 
     def _run_kernel(
-        self, kernel: RulesKernel, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int
+        self,
+        kernel: RulesKernel,
+        frames: Mapping[str, pl.DataFrame],
+        clock_ms: int,
+        watermark_ms: int,
+        next_watermark_ms: int,
     ) -> Sequence[Record]:
         """Process the cut in the kernel and return the output records. The first cut with events also brings the lists
         and rules."""
-        if self._latest_event_ms is None and events.is_empty():
+        times = [frame[EVENT_MS] for frame in frames.values() if frame.height]
+        if self._latest_event_ms is None and not times:
             return ()  # the rules wait for the first event, because its time decides which windows are complete
-        stream = self.schema.name
         published = [(rule.id, canonical_json(rule)) for rule in self._unpublished]
         if published:
             published = [*control_records(self._lists), *published]
         control = [ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(published)]
         self._unpublished = []
         # In the first cut the time of the first event: windows that began before it are incomplete.
-        latest_event_ms = int(events[EVENT_MS].min()) if self._latest_event_ms is None else self._latest_event_ms  # type: ignore[arg-type]
-        events_by_key = {StreamKey(stream, key_index): events for key_index in range(len(self.schema.keys))}
+        first_ms = min((int(t.min()) for t in times), default=0)  # type: ignore[arg-type]
+        latest_event_ms = first_ms if self._latest_event_ms is None else self._latest_event_ms
+        keys = {stream.schema.name: range(len(stream.schema.keys)) for stream in self.source.streams}
+        events_by_key = {StreamKey(name, key): frame for name, frame in frames.items() for key in keys[name]}
         output = kernel.step(
             Cut(
                 shard=0,
@@ -157,12 +169,10 @@ class BacktestRun:
                 clock_ms=clock_ms,
                 watermark_ms=watermark_ms,
                 next_watermark_ms=next_watermark_ms,
-                latest_event_ms={stream: latest_event_ms},
+                latest_event_ms=dict.fromkeys(keys, latest_event_ms),
             )
         )
-        if not events.is_empty():
-            latest_event_ms = max(latest_event_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
-        self._latest_event_ms = latest_event_ms
+        self._latest_event_ms = max([latest_event_ms, *(int(t.max()) for t in times)])  # type: ignore[arg-type]
         for table in kernel.tables().values():
             table.changes()  # a back-test stores no state, and a table keeps its changes until they are taken
         return output.records
@@ -181,9 +191,8 @@ class BacktestRun:
                         self._on_alert(record.value)
         event_alerts = [alert for alert in alerts if alert["kind"] == RuleKind.EVENT]
         stateful_alerts = [alert for alert in alerts if alert["kind"] != RuleKind.EVENT]
-        partitions, offsets = (
-            np.array([alert["source"][name] for alert in event_alerts], np.int64) for name in ("partition", "offset")
-        )
+        partitions = np.array([self._source_partition(alert["source"]) for alert in event_alerts], np.int64)
+        offsets = np.array([alert["source"]["offset"] for alert in event_alerts], np.int64)
         window_hashes = [_hash([alert["key"], self._window_identity(alert)]) for alert in stateful_alerts]
         return pl.concat(
             [
@@ -191,6 +200,10 @@ class BacktestRun:
                 self._alert_hits(stateful_alerts, window_hashes),
             ]
         )
+
+    def _source_partition(self, place: Mapping[str, Any]) -> int:
+        """Return the source partition of the event of an alert, which the matcher's events have."""
+        return self.source.source(place["topic"]) * PARTITIONS_PER_TOPIC + int(place["partition"])
 
     def _window_identity(self, alert: Mapping[str, Any]) -> object:
         """Return the window of an alert, or only its start if it ends when the rule fires (session, sequence)."""

@@ -32,7 +32,7 @@ from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, ListType, Scope
 from rulecore.lists.list_columns import ListColumn, distinct, extract_list_columns
 from rulecore.matching.access_plan import AccessPlan, plan_access
-from rulecore.streams import find_stream, is_union
+from rulecore.streams import find_stream
 from streamcore.durations import render_duration
 from streamcore.schema import BOOLEAN, LONG, StreamSchema, Type
 
@@ -360,8 +360,6 @@ def _compile_absence_rule(rule: Rule, schema: StreamSchema, names: NameScope) ->
 
 
 def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
-    if is_union(rule.on):
-        raise RuleSetError("on: scores are added within one stream; name one")
     group_by, route = grouping_for(rule, schema)
     alert_fields = tuple(AlertField(name, f"__{name}", kind) for name, kind in scores_spec.ALERT_FIELDS)
     text, used = _parse_message(rule, _message_fields(group_by, names.columns, alert_fields))

@@ -70,12 +70,12 @@ class Subject(enum.StrEnum):
 class IncompleteCounts:
     """The aggregates that a new version is the first to need, and which lack earlier events.
 
-    ``since_ms``: by column of an aggregate, the event time from which it is complete. ``counts_from``: by partition of
-    the stream's topic, the first offset that it counts.
+    ``since_ms``: by column of an aggregate, the event time from which it is complete. ``counts_from``: by topic
+    and partition, the first offset that it counts.
     """
 
     since_ms: Mapping[str, int]
-    counts_from: Mapping[int, int]
+    counts_from: Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,9 @@ def status_record(status: RuleStatus) -> Record:
     if status.compared is not None:
         body["compared"] = dict(status.compared)
     if status.incomplete is not None:
-        offsets = {str(partition): offset for partition, offset in status.incomplete.counts_from.items()}
+        offsets = {
+            topic: {str(partition): offset for partition, offset in by_partition.items()}
+            for topic, by_partition in status.incomplete.counts_from.items()
+        }
         body["incomplete"] = {"since_ms": dict(status.incomplete.since_ms), "counts_from": offsets}
     return Record(STATUS, status.name.encode(), orjson.dumps(body))

@@ -25,6 +25,7 @@ from rulecore.firing import Origin
 from rulecore.language import Expr, ListType, Scope
 from rulecore.language.scope import OF_STEP
 from rulecore.language.types import Value
+from rulecore.streams import RuleInput
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.wire.lanes import ALERTS
@@ -42,26 +43,24 @@ def is_plain(rule: CompiledRule) -> bool:
     return rule.kind is RuleKind.EVENT and not rule.lists
 
 
-def explain_event(
-    rule: CompiledRule, schema: StreamSchema, topic: str, rows: Sequence[Row], question: ExplainQuestion
-) -> Explanation:
+def explain_event(rule: CompiledRule, source: RuleInput, rows: Sequence[Row], question: ExplainQuestion) -> Explanation:
     """Explain an event rule. ``rows``: events by arrival. Raise ``ValueError`` for a rule that is not plain.
 
     ``suppress`` and ``then.alert`` are ignored: the caller reports them as ``RuleReason``.
     """
     if not is_plain(rule):
         raise ValueError(f"rule {rule.rule.id} needs more than its events")
-    where = parse_conditions(rule, schema)["where"]
-    evaluation = _ScalarEvaluation(schema, topic, rows, where)
+    where = parse_conditions(rule, source.schema)["where"]
+    evaluation = _ScalarEvaluation(source, rows, where)
     unsuppressed = without_suppression(rule)
     live = replace(unsuppressed, rule=as_live(unsuppressed.rule))
-    alerts = [_alert(live, schema, rows[n], evaluation.origin(n)) for n in evaluation.satisfied_rows()]
+    alerts = [_alert(live, source, rows[n], evaluation.origin(n)) for n in evaluation.satisfied_rows()]
     return build_explanation(rule, question, evaluation, alerts, where=where)
 
 
-def _alert(rule: CompiledRule, schema: StreamSchema, row: Row, origin: Origin) -> Mapping[str, Json]:
+def _alert(rule: CompiledRule, source: RuleInput, row: Row, origin: Origin) -> Mapping[str, Json]:
     context = AlertContext(ALERTS, _EPOCH, None if rule.rule.suppress is None else 0)
-    record = event_alert(rule, schema, row, origin, context, schema.fields)
+    record = event_alert(rule, source.schema, row, origin, context, source.fields_of(row))
     alert: Mapping[str, Json] = orjson.loads(record.value or b"{}")
     return alert
 
@@ -95,30 +94,28 @@ def _sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
     return found
 
 
-def trace_event(
-    row: Row, schema: StreamSchema, topic: str, conditions: Mapping[str, Expr], lists: Lists | None = None
-) -> EventTrace:
+def trace_event(row: Row, source: RuleInput, conditions: Mapping[str, Expr], lists: Lists | None = None) -> EventTrace:
     """Return the event with the truth of each clause of the conditions."""
-    values: dict[str, object] = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}
+    values: dict[str, object] = {f.name: lang.to_logical(row[f.name], f.type) for f in source.schema.fields}
     clauses = {name: explain_condition(expr, values, lists) for name, expr in conditions.items()}
-    return EventTrace(event_origin(row, topic), values, clauses, schema.places)
+    own = {field.name: values[field.name] for field in source.fields_of(row)}
+    return EventTrace(event_origin(row, source), own, clauses, source.schema.places)
 
 
-def event_origin(row: Row, topic: str) -> Origin:
+def event_origin(row: Row, source: RuleInput) -> Origin:
     """Return the origin of an event."""
     partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
     assert isinstance(partition, int)
     assert isinstance(offset, int)
     assert isinstance(event_ms, int)
-    return Origin(topic, partition % PARTITIONS_PER_TOPIC, offset, event_ms)
+    return Origin(source.topic_of(partition), partition % PARTITIONS_PER_TOPIC, offset, event_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class _ScalarEvaluation:
     """A ``RuleEvaluation`` that evaluates one condition on one event at a time."""
 
-    schema: StreamSchema
-    topic: str
+    source: RuleInput
     rows: Sequence[Row]
     where: Expr
 
@@ -126,10 +123,10 @@ class _ScalarEvaluation:
         return len(self.rows)
 
     def origin(self, row: int) -> Origin:
-        return event_origin(self.rows[row], self.topic)
+        return event_origin(self.rows[row], self.source)
 
     def event(self, row: int) -> EventTrace:
-        return trace_event(self.rows[row], self.schema, self.topic, {"where": self.where})
+        return trace_event(self.rows[row], self.source, {"where": self.where})
 
     def satisfied_rows(self) -> Sequence[int]:
         return [n for n, true in enumerate(self._true(self.where)) if true]
@@ -140,6 +137,6 @@ class _ScalarEvaluation:
 
     def _true(self, expr: Expr) -> list[bool]:
         """Return for each event whether the condition is TRUE."""
-        fields = self.schema.fields
+        fields = self.source.schema.fields
         values = [{f.name: lang.to_logical(row[f.name], f.type) for f in fields} for row in self.rows]
         return [lang.evaluate(expr, event) is True for event in values]

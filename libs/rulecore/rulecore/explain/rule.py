@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import orjson
@@ -20,73 +21,88 @@ from rulecore.compile.overrides import without_suppression
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
 from rulecore.documents.yaml_reader import Json
+from rulecore.errors import RuleError
 from rulecore.explain.event import parse_conditions, trace_event
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
 from rulecore.explain.windows import windows_for_question
-from rulecore.language import Expr, ListType
+from rulecore.language import Expr, ListType, Scope
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
 from rulecore.lists.scalar import logical_lists
 from rulecore.lists.snapshots import with_columns_for
 from rulecore.lists.store import ListStore
+from rulecore.streams import STREAM, RuleInput, stream_names
+from rulecore.union_events import unite_events
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.watermark import NO_WATERMARK
 
 
 def explain_rule(
     rule: CompiledRule,
-    schema: StreamSchema,
-    topic: str,
-    events: pl.DataFrame,
+    source: RuleInput,
+    frames: Mapping[str, pl.DataFrame],
     question: ExplainQuestion,
     support: Sequence[CompiledRule] = (),
     lists: ListStore | None = None,
 ) -> Explanation:
     """Explain a rule. ``suppress`` and ``then.alert`` are ignored: the caller reports them as ``RuleReason``.
 
-    ``events``: physical columns, in order of arrival: of an event rule the event in question, of others all events of
-    the key. ``support``: rules whose scores the rule adds up. ``lists``: the lists that the rules use; their content is
-    that at the time of the latest event.
+    ``frames``: by stream, physical columns in order of arrival: of an event rule the event in question, of others all
+    events of the key. ``question``: its row is one of the united events. ``support``: rules whose scores the rule
+    adds up. ``lists``: the lists that the rules use; their content is that at the time of the latest event.
     """
     lists = lists or ListStore.empty()
-    alerts = recompute_alerts(rule, schema, topic, events, question.closing_ms, support, lists)
+    schema, events = source.schema, unite_events(source, frames)
+    alerts = recompute_alerts(rule, source, frames, question.closing_ms, support, lists)
     own = parse_conditions(rule, schema, lists.types())
     conditions = own | _signal_conditions(schema, support, lists.types())
-    evaluation = _ColumnarEvaluation(schema, topic, events, conditions, lists.contents(latest_event_ms(events)))
-    windows = windows_for_question(rule, schema, events, topic, question, lists) if rule.kind is RuleKind.WINDOW else []
+    evaluation = _ColumnarEvaluation(source, events, conditions, lists.contents(latest_event_ms(events)))
+    windows = windows_for_question(rule, source, events, question, lists) if rule.kind is RuleKind.WINDOW else []
     found = build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
     if rule.kind is not RuleKind.SEQUENCE:
         return found
     from rulecore.explain.sequences import trace_matches  # imports the group of sequences, which takes time
 
-    matches = trace_matches(rule, schema, events, topic, question.closing_ms, found.in_question, lists)
+    matches = trace_matches(rule, source, events, question.closing_ms, found.in_question, lists)
     return replace(found, matches=tuple(matches))
 
 
 def _signal_conditions(
     schema: StreamSchema, support: Sequence[CompiledRule], lists: Mapping[str, ListType]
 ) -> dict[str, Expr]:
-    """Return the conditions of the event rules among ``support``, by ``signal <rule id>``."""
-    own = [rule for rule in support if rule.kind is RuleKind.EVENT and rule.rule.on == schema.name]
-    return {f"signal {rule.rule.id}": parse_conditions(rule, schema, lists)["where"] for rule in own}
+    """Return the conditions of the event rules among ``support``, by ``signal <rule id>``.
+
+    A rule on some streams of a union has the names of these in its condition. It has none here if it reads a field that
+    the union does not have.
+    """
+    scope = replace(Scope.of_event(schema), lists=lists)
+    found = {}
+    for rule in support:
+        if rule.kind is RuleKind.EVENT and rule.rule.where is not None:
+            names = ", ".join(f"'{name}'" for name in stream_names(rule.rule.on))
+            others = rule.rule.on != schema.name
+            text = f"{STREAM} in ({names}) and ({rule.rule.where})" if others else rule.rule.where
+            with suppress(RuleError):
+                found[f"signal {rule.rule.id}"] = lang.parse(text, scope, field="where")
+    return found
 
 
 def recompute_alerts(
     rule: CompiledRule,
-    schema: StreamSchema,
-    topic: str,
-    events: pl.DataFrame,
+    source: RuleInput,
+    frames: Mapping[str, pl.DataFrame],
     closing_ms: int = NO_WATERMARK,
     support: Sequence[CompiledRule] = (),
     lists: ListStore | None = None,
 ) -> list[Mapping[str, Json]]:
     """Return the alerts of the rule over these events, as if it were live without ``suppress``."""
     alerts: list[bytes] = []
-    if events.height:
+    latest_ms = max(map(latest_event_ms, frames.values()))
+    if any(frame.height for frame in frames.values()):
         from rulecore.backtest.run import BacktestRun  # imports the kernel, which takes time
 
-        run = BacktestRun(schema, topic, [without_suppression(rule)], support, lists=lists, on_alert=alerts.append)
-        run.step(events, latest_event_ms(events), NO_WATERMARK, closing_ms)
+        run = BacktestRun(source, [without_suppression(rule)], support, lists=lists, on_alert=alerts.append)
+        run.step(frames, latest_ms, NO_WATERMARK, closing_ms)
     return [orjson.loads(alert) for alert in alerts]
 
 
@@ -99,8 +115,7 @@ def latest_event_ms(events: pl.DataFrame) -> int:
 class _ColumnarEvaluation:
     """A ``RuleEvaluation`` that evaluates conditions on a frame of events."""
 
-    schema: StreamSchema
-    topic: str
+    source: RuleInput
     events: pl.DataFrame
     conditions: Mapping[str, Expr]
     contents: Mapping[str, ListContent]
@@ -110,7 +125,7 @@ class _ColumnarEvaluation:
 
     def event(self, row: int) -> EventTrace:
         physical = self.events.row(row, named=True)
-        return trace_event(physical, self.schema, self.topic, self.conditions, logical_lists(self.contents))
+        return trace_event(physical, self.source, self.conditions, logical_lists(self.contents))
 
     def satisfied_rows(self) -> Sequence[int]:
         if not self.conditions:

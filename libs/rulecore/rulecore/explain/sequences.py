@@ -30,8 +30,9 @@ from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.scalar import logical_lists
 from rulecore.lists.store import ListStore
 from rulecore.settings import GroupSettings
+from rulecore.streams import RuleInput
 from streamcore.key_space import KeySpace
-from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state import KeyValueTable
 from streamcore.watermark import NO_WATERMARK
 
@@ -40,9 +41,8 @@ MAX_MATCHES = 3  # in the answer to a question
 
 def trace_matches(
     rule: CompiledRule,
-    schema: StreamSchema,
+    source: RuleInput,
     events: pl.DataFrame,
-    topic: str,
     closing_ms: int,
     alerts: Sequence[Mapping[str, Json]],
     lists: ListStore,
@@ -56,16 +56,16 @@ def trace_matches(
     if not wanted or group_id is None:
         return []
     contents = lists.contents(int(events[EVENT_MS].max()))  # type: ignore[arg-type]
-    group = SequenceGroup(group_id, schema, GroupSettings())
+    group = SequenceGroup(group_id, source.schema, GroupSettings())
     group.set_rules([rule], KeyValueTable(), NO_WATERMARK, NO_WATERMARK)
-    context = CutContext(0, KeySpace(), topic, 0, NO_WATERMARK, closing_ms, contents)
+    context = CutContext(0, KeySpace(), source.topics[0], 0, NO_WATERMARK, closing_ms, contents, source.topics)
     group.add(with_list_columns(events, rule.list_columns, contents), context)
     rows = {(row[PARTITION], row[OFFSET]): row for row in events.rows(named=True)}
     found = []
     for match in map(group.matched, group.find_matches(context)):
         own = [rows[event.partition, event.offset] for event in match.events]
-        if [event_origin(row, topic).place for row in own] in wanted:
-            found.append(_trace(rule, schema, topic, match, own, logical_lists(contents), lists))
+        if [event_origin(row, source).place for row in own] in wanted:
+            found.append(_trace(rule, source, match, own, logical_lists(contents), lists))
     return sorted(found, key=lambda trace: trace.end_ms)
 
 
@@ -76,13 +76,13 @@ def _places(alert: Mapping[str, Any]) -> list[Mapping[str, object]]:
 
 def _trace(
     rule: CompiledRule,
-    schema: StreamSchema,
-    topic: str,
+    source: RuleInput,
     match: SequenceMatch,
     rows: Sequence[Row],
     contents: Mapping[str, Mapping[Value, Value]],
     lists: ListStore,
 ) -> MatchTrace:
+    schema = source.schema
     items = {item.step: item for item in flatten_steps(rule.rule.sequence or ())}
     columns = {field.name: field.type for field in schema.fields}
     scope = replace(Scope.of_event(schema), lists=lists.types()).with_steps(tuple(items))
@@ -99,6 +99,6 @@ def _trace(
             expr,
             lambda part: lang.evaluate(lang.replace_aggregates(part, replaced), values, contents),  # noqa: B023
         )
-        traces.append(EventTrace(event_origin(row, topic), own, {f"step {step}": clause}, schema.places))
+        traces.append(EventTrace(event_origin(row, source), own, {f"step {step}": clause}, schema.places))
         matched.setdefault(step, []).append(row)
     return MatchTrace(match.events[0].event_ms, match.end_ms, match.timed_out, tuple(traces))

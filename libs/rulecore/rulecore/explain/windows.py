@@ -30,6 +30,7 @@ from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.scalar import logical_lists
 from rulecore.lists.store import ListStore
 from rulecore.settings import GroupSettings
+from rulecore.streams import RuleInput
 from streamcore.key_space import KeySpace
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
@@ -43,26 +44,25 @@ _PROBE_LIMITS = RuleLimits(expression=lang.ExpressionLimits(text_bytes=16_384, d
 
 
 def trace_windows(
-    rule: CompiledRule, schema: StreamSchema, events: pl.DataFrame, topic: str, lists: ListStore | None = None
+    rule: CompiledRule, source: RuleInput, events: pl.DataFrame, lists: ListStore | None = None
 ) -> list[WindowTrace]:
     """Return the windows of a rule over one key's events, in order of arrival; nothing for a rule without windows.
 
     An early rule is traced at the last ``MAX_TRACED_EVENTS`` events, a final rule at the end of each window.
     """
-    return _trace(rule, schema, events, topic, lists or ListStore.empty(), _latest_rows)
+    return _trace(rule, source, events, lists or ListStore.empty(), _latest_rows)
 
 
 def windows_for_question(
     rule: CompiledRule,
-    schema: StreamSchema,
+    source: RuleInput,
     events: pl.DataFrame,
-    topic: str,
     question: ExplainQuestion,
     lists: ListStore | None = None,
 ) -> list[WindowTrace]:
     """Return the windows that a question is about (see ``select_windows``)."""
     chosen = functools.partial(_rows_for_question, rule, question)
-    traces = _trace(rule, schema, events, topic, lists or ListStore.empty(), chosen)
+    traces = _trace(rule, source, events, lists or ListStore.empty(), chosen)
     return select_windows(traces, question.row, question.at_ms)
 
 
@@ -71,20 +71,20 @@ _Chosen = Callable[[pl.DataFrame], Sequence[int]]
 
 
 def _trace(
-    rule: CompiledRule, schema: StreamSchema, events: pl.DataFrame, topic: str, lists: ListStore, chosen: _Chosen
+    rule: CompiledRule, source: RuleInput, events: pl.DataFrame, lists: ListStore, chosen: _Chosen
 ) -> list[WindowTrace]:
     if rule.having is None or rule.having_on_columns is None or not rule.aggregates:
         return []
     if not events.height:
         return []
     contents = lists.contents(int(events[EVENT_MS].max()))  # type: ignore[arg-type]
-    probe = _Probe(rule, _without_threshold(rule, schema, lists.types()), schema, topic, contents)
+    probe = _Probe(rule, _without_threshold(rule, source, lists.types()), source, contents)
     numbered = with_list_columns(events, probe.rule.list_columns, contents).with_row_index("__row")
     own = numbered.filter(_satisfies_where(rule))
     if not own.height:
         return []
     firings = probe.at_window_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_events(own, chosen(own))
-    return [_window_trace(rule, schema, firing, row, logical_lists(contents)) for firing, row in firings]
+    return [_window_trace(rule, source.schema, firing, row, logical_lists(contents)) for firing, row in firings]
 
 
 def _latest_rows(own: pl.DataFrame) -> Sequence[int]:
@@ -120,8 +120,7 @@ class _Probe:
 
     of: CompiledRule
     rule: CompiledRule
-    schema: StreamSchema
-    topic: str
+    source: RuleInput
     contents: Mapping[str, ListContent]
 
     def at_window_ends(self, own: pl.DataFrame) -> Iterator[tuple[RuleFiring, int | None]]:
@@ -148,22 +147,31 @@ class _Probe:
     def _group(self) -> RuleGroup:
         group = GroupId.for_rule(self.of)
         assert group is not None, "a window rule has a group"
-        return make_group(group, self.schema, GroupSettings())
+        return make_group(group, self.source.schema, GroupSettings())
 
     def _cut_context(self, next_watermark_ms: int) -> CutContext:
-        return CutContext(0, KeySpace(), self.topic, 0, NO_WATERMARK, next_watermark_ms, self.contents)
+        return CutContext(
+            0,
+            KeySpace(),
+            self.source.topics[0],
+            0,
+            NO_WATERMARK,
+            next_watermark_ms,
+            self.contents,
+            self.source.topics,
+        )
 
 
 def _set_rule(group: RuleGroup, rule: CompiledRule, table: KeyValueTable) -> None:
     group.set_rules([rule], table, NO_WATERMARK, NO_WATERMARK)
 
 
-def _without_threshold(rule: CompiledRule, schema: StreamSchema, lists: Mapping[str, ListType]) -> CompiledRule:
+def _without_threshold(rule: CompiledRule, source: RuleInput, lists: Mapping[str, ListType]) -> CompiledRule:
     """Return the rule with a ``having`` that is always true and has all aggregates of the rule's own."""
     aggregate = lang.render(_first_aggregate(rule))
     always = f"({rule.rule.having}) or {aggregate} is null or {aggregate} is not null"
     own = rule.rule.model_copy(update={"having": always, "mode": RuleMode.LIVE})
-    return compile_rule(own, {schema.name: schema}, _PROBE_LIMITS, lists)
+    return compile_rule(own, {one.schema.name: one.schema for one in source.streams}, _PROBE_LIMITS, lists)
 
 
 def _first_aggregate(rule: CompiledRule) -> Expr:

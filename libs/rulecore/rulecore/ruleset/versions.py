@@ -107,7 +107,8 @@ class VersionTable:
             raise RuleSetError(f"the rule has {len(value)} bytes, at most {limit}; shorten its tests")
         compiled = compile_version(value, self.context)
         if compiled.kind is RuleKind.SCORE:
-            check_compatible(compiled, {p.rule: c for p, c in self.rules.items() if p.slot is Slot.LIVE})
+            live = {p.rule: c for p, c in self.rules.items() if p.slot is Slot.LIVE}
+            check_compatible(compiled, live, {stream.name: stream for stream in self.context.streams})
         self._fill_slot(rule, value, compiled)
         return accepted_status(rule, self._acceptance_note(rule))
 

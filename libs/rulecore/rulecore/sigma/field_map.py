@@ -12,8 +12,8 @@
       - {product: windows, category: process_creation, where: type = 'process'}
       - {service: sshd, where: type = 'login', fields: {User: account}}
 
-A Sigma field with the name or the path of a column needs no entry. Of the logsources that match, the one with most
-names applies.
+A Sigma field with the name or the path of a column needs no entry, nor does a path to a member of one. Of the
+logsources that match, the one with most names applies.
 """
 
 from __future__ import annotations
@@ -87,7 +87,24 @@ class FieldMap:
         declared = self.schema.get(name) or next((f for f in self.schema.fields if ".".join(f.path) == name), None)
         if declared is not None:
             return _column(declared.name, self.schema)
+        if (member := self._member(name)) is not None:
+            return member
         raise SigmaImportError(self.missing([name]), path)
+
+    def _member(self, name: str) -> FieldTarget | None:
+        """Return the target of a path into a field that is an object, or an array of objects."""
+        parts = name.split(".")
+        for split in range(len(parts) - 1, 0, -1):
+            place = ".".join(parts[:split])
+            outer = self.schema.get(place) or next((f for f in self.schema.fields if ".".join(f.path) == place), None)
+            if outer is not None:
+                text = ".".join(f"`{part}`" for part in (outer.name, *parts[split:]))
+                try:
+                    parsed = lang.parse(text, Scope.of_event(self.schema), field="field", expect=None)
+                except ExpressionError:
+                    return None
+                return FieldTarget(lang.render(parsed), parsed.type, nullable=True, column=None)
+        return None
 
     def missing(self, names: Sequence[str]) -> str:
         """Return the message about fields without a map entry."""

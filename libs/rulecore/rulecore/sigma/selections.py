@@ -33,7 +33,7 @@ from rulecore.sigma.errors import SigmaImportError
 from rulecore.sigma.expression_text import ConditionText, conjunction, disjunction, negation
 from rulecore.sigma.field_map import FieldTarget
 from rulecore.sigma.wildcards import TEXT_MODIFIERS, Pattern, apply_modifiers, literal_text
-from streamcore.schema import STRING
+from streamcore.schema import STRING, Kind
 
 Resolve = Callable[[str, PathKey], FieldTarget]
 
@@ -121,7 +121,10 @@ class SelectionTranslator:
     def translate_field(self, item: SelectionItem) -> ConditionText:
         return self.compare(self.resolve(item.field, item.path), item)
 
-    def compare(self, target: FieldTarget, item: SelectionItem) -> ConditionText:
+    def compare(self, target: FieldTarget, item: SelectionItem, depth: int = 1) -> ConditionText:
+        """Return the condition of an entry. ``depth``: one more than the number of arrays around the target."""
+        if target.type.kind is Kind.ARRAY and item.kind not in ("exists", "fieldref"):
+            return self.compare_elements(target, item, depth)
         match item.kind:
             case "":
                 return self.compare_plain(target, item)
@@ -136,6 +139,26 @@ class SelectionTranslator:
             case "minute" | "hour" as unit:
                 return _combine(item, [part_of_time(target, unit, value) for value in item.values])
         return _combine(item, [comparison(target, item.kind, value) for value in item.values])
+
+    # --- arrays -------------------------------------------------------------------------------------------------------
+
+    def compare_elements(self, target: FieldTarget, item: SelectionItem, depth: int) -> ConditionText:
+        """Return the condition that an element of an array has one of the values; with ``all``, that each value is that
+        of an element. ``null`` is an array that is not there."""
+        self.notes[f"{item.field} is an array: one element that matches is enough, which Sigma leaves open"] = None
+        name = f"e{depth}"
+        assert target.type.element is not None, "an array has a type of elements"
+        element = replace(target, text=name, type=target.type.element, nullable=True, column=None)
+        values = tuple(value for value in item.values if value is not None)
+        each = [(value,) for value in values] if item.has("all") else [values] if values else []
+        found = [self.compare(element, replace(item, values=group), depth + 1) for group in each]
+        conditions = [
+            ConditionText.atom(f"any({target.text}, {name} -> {one.text})", nullable=target.nullable or one.nullable)
+            for one in found
+        ]
+        if len(values) < len(item.values):
+            conditions.insert(0, ConditionText.atom(f"{target.text} is null", nullable=False))
+        return _combine(item, conditions)
 
     # --- plain values -------------------------------------------------------------------------------------------------
 

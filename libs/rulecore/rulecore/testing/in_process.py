@@ -21,7 +21,7 @@ from rulecore.documents.rule import Rule, RuleKind, canonical_json
 from rulecore.documents.yaml_reader import Json
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from rulecore.testing.rule_tests import Alert, Event
 from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectedRecord, decode_json_event, make_record
 from streamcore.kernel import ControlRecord, Cut, StreamKey

@@ -15,7 +15,8 @@ from rulecore.documents.releases import to_records
 from rulecore.documents.rule import Rule
 from rulecore.factory import RulesFactory
 from rulecore.kernel import RulesKernel
-from rulecore.settings import DispatchSettings, RuleStream
+from rulecore.settings import DispatchSettings
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.engine.shard import Shard

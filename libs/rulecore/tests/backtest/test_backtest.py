@@ -16,6 +16,7 @@ from rulecore.backtest.backtest import Backtest, BacktestReport, BacktestSide, E
 from rulecore.backtest.run import BacktestRun
 from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
+from rulecore.streams import RuleInput
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.watermark import NO_WATERMARK
 
@@ -29,6 +30,7 @@ SCHEMA = StreamSchema.parse(
         "fields": {"ts": "timestamp not null", "user": "string", "amount": "decimal(12,2)"},
     }
 )
+SOURCE = RuleInput.of_stream(SCHEMA, "pay")
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,7 @@ def run(
     sink = None if alerts is None else alerts.append
     partitions = {event.partition for event in events}
     job = Backtest(
-        SCHEMA,
-        "pay",
+        SOURCE,
         BacktestSide(tuple(new)),
         other,
         max_out_of_orderness_ms=5_000,
@@ -104,7 +105,7 @@ def run(
     )
     whole = frame(events)
     for start, end in pairwise([0, *sorted(cuts), whole.height]):
-        job.step(EventBatch(whole[start:end].sort(PARTITION, OFFSET)))
+        job.step(EventBatch({"pay": whole[start:end].sort(PARTITION, OFFSET)}))
     return job.report()
 
 
@@ -196,40 +197,36 @@ def test_only_event_rules_evaluate_late_events() -> None:
 def test_an_ended_partition_does_not_hold_the_watermark_back() -> None:
     """Partition 1 ends after one early event; the windows of partition 0 close nevertheless."""
     first = frame([Event(0, 0, "a", 100), Event(1, 0, "b", 100), Event(0, 1, "a", 100)]).sort(PARTITION, OFFSET)
-    job = Backtest(
-        SCHEMA, "pay", BacktestSide((burst(2, emit="final"),)), max_out_of_orderness_ms=5_000, partitions=[0, 1]
-    )
-    job.step(EventBatch(first, ended=frozenset({1})))
-    job.step(EventBatch(frame([Event(0, 200, "a", 100)]), ended=frozenset({0, 1})))
+    job = Backtest(SOURCE, BacktestSide((burst(2, emit="final"),)), max_out_of_orderness_ms=5_000, partitions=[0, 1])
+    job.step(EventBatch({"pay": first}, ended=frozenset({1})))
+    job.step(EventBatch({"pay": frame([Event(0, 200, "a", 100)])}, ended=frozenset({0, 1})))
     assert job.report().new["burst"].hits == 1
 
 
 def test_the_watermark_waits_for_a_partition_without_events_so_far() -> None:
     """Before any event of partition 1, partition 0 closes no window, and later events of partition 1 are not late."""
-    job = Backtest(
-        SCHEMA, "pay", BacktestSide((burst(2, emit="final"),)), max_out_of_orderness_ms=5_000, partitions=[0, 1]
-    )
-    job.step(EventBatch(frame([Event(0, 0, "a", 100), Event(0, 500, "a", 100)])))
-    job.step(EventBatch(frame([Event(1, 1, "b", 100), Event(1, 2, "b", 100), Event(1, 100, "b", 100)])))
+    job = Backtest(SOURCE, BacktestSide((burst(2, emit="final"),)), max_out_of_orderness_ms=5_000, partitions=[0, 1])
+    job.step(EventBatch({"pay": frame([Event(0, 0, "a", 100), Event(0, 500, "a", 100)])}))
+    job.step(EventBatch({"pay": frame([Event(1, 1, "b", 100), Event(1, 2, "b", 100), Event(1, 100, "b", 100)])}))
     report = job.report()
     assert (report.late, report.new["burst"].hits) == (0, 1)
 
 
 def test_a_back_test_accepts_empty_frames_before_and_between_events() -> None:
-    single = BacktestRun(SCHEMA, "pay", [burst(2, emit="final")])
+    single = BacktestRun(SOURCE, [burst(2, emit="final")])
     events = frame([Event(0, 0, "a", 100), Event(0, 1, "a", 100)])
     hits = [
-        single.step(frame([]), 0, NO_WATERMARK, NO_WATERMARK),
-        single.step(events, START, NO_WATERMARK, START),
-        single.step(frame([]), START, START, START + 2 * MINUTE),
+        single.step({"pay": frame([])}, 0, NO_WATERMARK, NO_WATERMARK),
+        single.step({"pay": events}, START, NO_WATERMARK, START),
+        single.step({"pay": frame([])}, START, START, START + 2 * MINUTE),
     ]
     assert [cut.height for cut in hits] == [0, 0, 1]
 
 
 def test_a_back_test_counts_invalid_records_by_reason() -> None:
-    job = Backtest(SCHEMA, "pay", BacktestSide((large(1),)))
-    job.step(EventBatch(frame([]), {"not_json: text": 2}))
-    job.step(EventBatch(frame([Event(0, 0, "a", 500)]), {"not_json: text": 1}))
+    job = Backtest(SOURCE, BacktestSide((large(1),)))
+    job.step(EventBatch({"pay": frame([])}, {"not_json: text": 2}))
+    job.step(EventBatch({"pay": frame([Event(0, 0, "a", 500)])}, {"not_json: text": 1}))
     report = job.report()
     assert (report.dead_letters, report.events, report.new["large"].hits) == ({"not_json: text": 3}, 1, 1)
 
@@ -238,9 +235,11 @@ def test_events_of_a_stream_with_deduplicate_count_once_and_late_copies_not_at_a
     schema = replace(SCHEMA, event_id="user", deduplicate_ms=10_000)
     sent = [Event(0, 0, "a", 200), Event(0, 1, "a", 200), Event(0, 5, "a", 300), Event(0, 60, "b", 200)]
     late = [Event(0, 30, "c", 200), Event(0, 58, "d", 200)]
-    job = Backtest(schema, "pay", BacktestSide((large(1),)), max_out_of_orderness_ms=5_000, partitions={0})
-    job.step(EventBatch(frame(sent)))
-    job.step(EventBatch(frame([*sent, *late])[-2:]))
+    job = Backtest(
+        RuleInput.of_stream(schema, "pay"), BacktestSide((large(1),)), max_out_of_orderness_ms=5_000, partitions={0}
+    )
+    job.step(EventBatch({"pay": frame(sent)}))
+    job.step(EventBatch({"pay": frame([*sent, *late])[-2:]}))
     report = job.report()
     assert report.new["large"].hits == 3, "a, b, d"
     assert (report.events, report.duplicates, report.late) == (6, 2, 1)

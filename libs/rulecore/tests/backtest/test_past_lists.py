@@ -20,6 +20,7 @@ from rulecore.explain.rule import explain_rule
 from rulecore.lists.records import ListHead, list_records
 from rulecore.lists.snapshots import control_records, store_from_records
 from rulecore.lists.store import ListStore
+from rulecore.streams import RuleInput
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 START = 1_700_000_000_000 - 1_700_000_000_000 % 60_000
@@ -31,6 +32,8 @@ SCHEMA = StreamSchema.parse(
         "fields": {"ts": "timestamp not null", "user": "string", "amount": "decimal(12,2)", "card": "string"},
     }
 )
+SOURCE = RuleInput.of_stream(SCHEMA, "pay")
+
 LIMITS = {"a": 1, "b": 2}
 Event = tuple[int, int | None, str | None]  # second, cents, card
 
@@ -66,13 +69,13 @@ def frame(events: Sequence[Event]) -> pl.DataFrame:
 
 
 def explain(store: ListStore, one: CompiledRule, events: Sequence[Event]) -> Explanation:
-    return explain_rule(one, SCHEMA, "pay", frame(events), ExplainQuestion(row=len(events) - 1), (), store)
+    return explain_rule(one, SOURCE, {SCHEMA.name: frame(events)}, ExplainQuestion(row=len(events) - 1), (), store)
 
 
 def count_alerts(store: ListStore, one: CompiledRule, events: Sequence[Event], *, alerts: bool) -> int:
     sink = (lambda _: None) if alerts else None
-    job = Backtest(SCHEMA, "pay", BacktestSide((one,)), lists=store, partitions=[0], on_alert=sink)
-    job.step(EventBatch(frame(events)))
+    job = Backtest(SOURCE, BacktestSide((one,)), lists=store, partitions=[0], on_alert=sink)
+    job.step(EventBatch({SCHEMA.name: frame(events)}))
     return job.report().new["r"].hits
 
 

@@ -16,8 +16,11 @@ from rulecore.explain.event import explain_event, is_plain
 from rulecore.explain.explanation import ExplainQuestion, Explanation
 from rulecore.explain.rule import explain_rule
 from rulecore.language import ExpressionLimits, ListType
+from rulecore.streams import RuleInput
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, STRING
 from tests.harness.oracles.predicates import SCHEMA, SHAPES, Events, Predicate, Shapes, physical
+
+SOURCE = RuleInput.of_stream(SCHEMA, "odd")
 
 THENS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"severity": st.sampled_from(["low", "high"]), "message": st.just("{s} at {t}: {m}, {fine} {d} {b}")},
@@ -66,8 +69,8 @@ def test_explain_event_equals_explain_rule(
         events = events.unique("t", keep="first").sort("t")
     question = ExplainQuestion(row=events.height - 1) if by_row else ExplainQuestion()
     assert is_plain(one)
-    plain = explain_event(one, SCHEMA, "odd", events.to_dicts(), question)
-    assert fields_as_text(plain) == fields_as_text(explain_rule(one, SCHEMA, "odd", events, question))
+    plain = explain_event(one, SOURCE, events.to_dicts(), question)
+    assert fields_as_text(plain) == fields_as_text(explain_rule(one, SOURCE, {SCHEMA.name: events}, question))
 
 
 def test_some_of_these_rules_fire_and_some_do_not() -> None:
@@ -76,7 +79,7 @@ def test_some_of_these_rules_fire_and_some_do_not() -> None:
         predicate = Shapes(seed).rule(shape)
         one = rule(predicate.text, then={"severity": "low", "message": "m"})
         rows = frame(seed, predicate, 10).to_dicts()
-        fired.append(bool(explain_event(one, SCHEMA, "odd", rows, ExplainQuestion()).alerts))
+        fired.append(bool(explain_event(one, SOURCE, rows, ExplainQuestion()).alerts))
     assert 0.2 < sum(fired) / len(fired) < 0.98
 
 
@@ -97,4 +100,4 @@ def test_some_of_these_rules_fire_and_some_do_not() -> None:
 def test_a_rule_that_needs_more_than_its_event_is_rejected(other: CompiledRule) -> None:
     assert not is_plain(other)
     with pytest.raises(ValueError, match="needs more than its events"):
-        explain_event(other, SCHEMA, "odd", [], ExplainQuestion())
+        explain_event(other, SOURCE, [], ExplainQuestion())

@@ -17,6 +17,7 @@ from rulecore.explain.condition import Truth
 from rulecore.explain.explanation import ExplainQuestion, Explanation, RejectedClause
 from rulecore.explain.rule import explain_rule
 from rulecore.explain.windows import select_windows, trace_windows, windows_for_question
+from rulecore.streams import RuleInput
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 MINUTE = 60_000
@@ -29,6 +30,8 @@ SCHEMA = StreamSchema.parse(
         "fields": {"ts": "timestamp not null", "user": "string", "amount": "decimal(12,2)", "card": "string"},
     }
 )
+SOURCE = RuleInput.of_stream(SCHEMA, "pay")
+
 Event = tuple[int, int | None, str | None]  # second, cents, card
 
 
@@ -51,7 +54,7 @@ def frame(events: Sequence[Event]) -> pl.DataFrame:
 
 
 def explain(one: CompiledRule, events: Sequence[Event], question: ExplainQuestion | None = None) -> Explanation:
-    return explain_rule(one, SCHEMA, "pay", frame(events), question or ExplainQuestion(row=len(events) - 1))
+    return explain_rule(one, SOURCE, {SCHEMA.name: frame(events)}, question or ExplainQuestion(row=len(events) - 1))
 
 
 EVENTS = st.lists(
@@ -73,7 +76,7 @@ def test_a_trace_holds_the_values_of_a_plain_loop(events: list[Event]) -> None:
             total = Decimal(sum(c for c, _ in seen)).scaleb(-2)
             fires = (len(seen) >= 2 and total > 4) or len(cards) >= 2
             expected.append((n, START + second // 60 * MINUTE, [len(seen), total, len(cards)], fires))
-    traces = trace_windows(one, SCHEMA, frame(events), "pay")
+    traces = trace_windows(one, SOURCE, frame(events))
     found = [(s.row, s.start_ms, [v.value for v in s.seen], s.having.truth is Truth.TRUE) for s in traces]
     assert found == expected
 
@@ -96,8 +99,8 @@ def test_the_windows_for_a_question_are_selected_from_all_traces(
     within: dict[str, Any], events: list[Event], question: ExplainQuestion
 ) -> None:
     one = window_rule("count(*) >= 2 or sum(amount) > 4", within=within)
-    every = trace_windows(one, SCHEMA, frame(events), "pay")
-    selected = windows_for_question(one, SCHEMA, frame(events), "pay", question)
+    every = trace_windows(one, SOURCE, frame(events))
+    selected = windows_for_question(one, SOURCE, frame(events), question)
     assert selected == select_windows(every, question.row, question.at_ms)
 
 
@@ -168,5 +171,5 @@ def test_an_event_rule_shows_the_event() -> None:
 
 
 def test_a_key_without_events_is_explained() -> None:
-    found = explain_rule(window_rule("count(*) >= 2"), SCHEMA, "pay", frame([]), ExplainQuestion())
+    found = explain_rule(window_rule("count(*) >= 2"), SOURCE, {SCHEMA.name: frame([])}, ExplainQuestion())
     assert (found.fired, found.looked_at, found.windows) == (False, 0, ())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from rulecore.factory import RulesFactory
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

@@ -15,7 +15,7 @@ from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Json
 from rulecore.factory import RulesFactory
 from rulecore.lists.records import ListHead, list_records
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from rulecore.testing.in_process import run_in_process
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record

@@ -13,6 +13,7 @@ from typing import Protocol
 from streamcore.storage.atomic_files import make_folder, read_whole, write_text
 from streamcore.storage.location import Location, ObjectPath
 
+_STATUS = "status.json"
 _POLL_S = 0.2
 _POLL_OBJECTS_S = 2.0  # each poll is a request to the object store
 
@@ -52,7 +53,7 @@ class FileChannel:
 
     def __init__(self, folder: Location, *, exclusive: bool = False) -> None:
         self._exclusive = exclusive
-        self._command, self._status = folder / "command.json", folder / "status.json"
+        self._command, self._status = folder / "command.json", folder / _STATUS
         self._closed = threading.Event()
         self._poll_s = _POLL_OBJECTS_S if isinstance(folder, ObjectPath) else _POLL_S
         make_folder(folder)
@@ -90,6 +91,11 @@ class FileChannel:
 def standby_channel(checkpoint: Location) -> Location:
     """Return the folder of a standby's ``FileChannel``."""
     return checkpoint / "standby"
+
+
+def last_status(folder: Location) -> str | None:
+    """Return the status that was published last in the folder of a ``FileChannel``; None without one."""
+    return _read_text(folder / _STATUS)
 
 
 def _read_text(path: Location) -> str | None:

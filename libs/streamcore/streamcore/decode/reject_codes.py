@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from streamcore.codes import Code
 from streamcore.errors import ConfigError
+from streamcore.limits import MAX_RECORD_VALUES
 
 
 class RejectCode(Code):
@@ -88,6 +89,12 @@ class RejectCode(Code):
         "The record has a field that the stream does not declare, and `reject_extra_fields` is on.",
         "Declare the field in the stream's schema, or turn `reject_extra_fields` off.",
     )
+    TOO_MANY_VALUES = (
+        "too_many_values",
+        "The arrays and maps of the record have more than `max_record_values` values. An element that is a struct also "
+        "counts as each of its declared members, and an entry of a map as key and value.",
+        "Send fewer elements in a record, declare only the members that you need, or raise `max_record_values`.",
+    )
     MISSING_FIELD = (
         "missing_field",
         "A field that is `not null` is missing or null.",
@@ -125,14 +132,18 @@ class ExtraFields(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DecodeLimits:
-    """Limits of one record. ``max_future_ms`` is how far an event's time may be ahead of the clock."""
+    """Limits of one record. ``max_future_ms`` is how far an event's time may be ahead of the clock.
+    ``max_record_values``: of the values in its arrays and maps (``streamcore.decode.scalar.value_counts``)."""
 
     max_record_bytes: int = 256 * 1024
     max_future_ms: int = 5 * 60 * 1000
     max_depth: int = 32
+    max_record_values: int = MAX_RECORD_VALUES
 
     def __post_init__(self) -> None:
         if self.max_record_bytes < 2 or self.max_future_ms < 0 or not 1 <= self.max_depth <= 200:
             raise ConfigError(
                 f"{self}: max_record_bytes is at least 2, max_future_ms at least 0, max_depth between 1 and 200"
             )
+        if self.max_record_values < 0:
+            raise ConfigError(f"{self}: max_record_values is at least 0")

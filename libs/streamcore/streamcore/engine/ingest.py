@@ -23,10 +23,10 @@ from streamcore.app import CONTROL, App, EventTime, Source, decode_limits
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
-from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch
+from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch, dead_table
+from streamcore.engine.block_kind import BlockKind
 from streamcore.engine.projection import Projection
 from streamcore.engine.shuffle import (
-    BlockKind,
     ShardMetrics,
     ShuffleBlock,
     pack_control,
@@ -41,6 +41,7 @@ from streamcore.keyed.runtime_context import close
 from streamcore.offsets import FILES_PARTITION, PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
+from streamcore.timestamps import MIN_MS, to_text
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import DEAD_LETTERS, SOURCE_HEADER, Record
@@ -170,6 +171,9 @@ class Ingest:
         """Decode the records of one stream."""
         fields, late_before_ms = self._project(source)
         decoded = self.decoders[source].decode(replace(raw, fields=fields))
+        if self.app.sources[source].time is EventTime.INGESTION:
+            times = _decoded_records(batch, decoded).column("timestamp_ms")
+            decoded = _without_wrong_times(decoded, times, raw.clock_ms + self.app.limits.max_future_ms)
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
         self._count_tombstones(source, len(decoded.ignored))
@@ -320,6 +324,30 @@ def _decoded_records(batch: pa.RecordBatch, decoded: Decoded) -> pa.RecordBatch:
     is_decoded = np.ones(batch.num_rows, dtype=bool)
     is_decoded[decoded.undecoded] = False
     return batch.filter(pa.array(is_decoded))
+
+
+def _without_wrong_times(decoded: Decoded, times: pa.Array, latest_ms: int) -> Decoded:
+    """Reject the events whose record has no timestamp that an event may have: a producer may set it to anything.
+
+    ``times``: the timestamps of the records of the events. ``latest_ms``: the latest that is accepted.
+    """
+    count = decoded.events.num_rows + decoded.dead.num_rows + len(decoded.ignored)
+    accepted = pc.and_(pc.greater_equal(times, MIN_MS), pc.less_equal(times, latest_ms)).fill_null(False)
+    good = accepted.to_numpy(zero_copy_only=False)
+    if good.all():
+        return decoded
+    rows = np.setdiff1d(np.arange(count), np.array(decoded.undecoded, np.int64))
+    dead = []
+    for at in np.flatnonzero(~good).tolist():
+        ms = times[at].as_py()
+        code = RejectCode.MISSING_FIELD if ms is None else RejectCode.OUT_OF_RANGE
+        if ms is not None and ms > latest_ms:
+            code = RejectCode.FROM_THE_FUTURE
+        found = "the record has no timestamp" if ms is None else f"found the record's timestamp {to_text(ms)}"
+        reason = f"event time: {found}; accepted is a time from 1970 to {to_text(latest_ms)}"
+        dead.append((int(rows[at]), code.value, reason))
+    rejected = pa.concat_tables([decoded.dead, dead_table(dead)]).sort_by("row")
+    return Decoded(decoded.events.filter(accepted), rejected, decoded.ignored)
 
 
 def _with_records(events: pa.Table, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:

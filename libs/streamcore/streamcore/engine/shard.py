@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from streamcore.app import App
+from streamcore.engine.block_kind import BlockKind
 from streamcore.engine.shuffle import (
-    BlockKind,
     ShardInput,
     ShardMetrics,
     ShuffleBlock,
@@ -36,11 +36,15 @@ from streamcore.schema import OFFSET, PARTITION
 from streamcore.schema.published_stream import PublishedStream
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.cold.cold_state import ColdState
+from streamcore.state.log_copies import copies_for
 from streamcore.state.state_log import HEAD, StateLog
 from streamcore.watermark import NO_WATERMARK, PartitionTime, Progress, WatermarkState
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import Record
+
+#: The stage whose input ``App.event_filter`` filters.
+_FILTERED_STAGE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Shard:
         self.number = number
         self.stage = stage
         self.last = stage + 1 == len(app.stages)
+        self.event_filter = app.event_filter() if app.event_filter is not None and stage == _FILTERED_STAGE else None
         self._reset()
 
     def close(self) -> None:
@@ -97,7 +102,11 @@ class Shard:
         if hasattr(self, "kernel"):
             self.close()
         self.kernel: Kernel = self.app.stages[self.stage]()
-        self.log = StateLog(self.app.state, page_kernel(self.app, self.stage, self.number, self.kernel))
+        self.log = StateLog(
+            self.app.state,
+            page_kernel(self.app, self.stage, self.number, self.kernel),
+            copies_for(f"{self.app.name}-{self.stage}-{self.number}"),
+        )
         self.times = [WatermarkState() for _ in self.app.watermark_groups]
         self.clean = True
 
@@ -112,14 +121,15 @@ class Shard:
             self._advance(group, time, contents) for group, time in zip(self.app.watermark_groups, before, strict=True)
         ]
         self.clean = False
-        output = self.kernel.step(self._cut(contents, before, after))
+        cut, refused = self._filter(self._cut(contents, before, after))
+        output = self.kernel.step(cut)
         self.times = after
         written = self.log.commit(blobs, self.kernel.tables(), {"watermark_groups": [to_cells(time) for time in after]})
         self.clean = True
         return ShardOutput(
             shard=self.number,
             stage=self.stage,
-            records=[*contents.records, *output.records],
+            records=[*contents.records, *refused, *output.records],
             lanes=output.lanes,
             blocks=[]
             if self.last
@@ -137,6 +147,10 @@ class Shard:
             streams=output.streams,
             fields=output.fields,
         )
+
+    def _filter(self, cut: Cut) -> tuple[Cut, Sequence[Record]]:
+        """Take out the events that an earlier stage does not let pass; return records for some of them too."""
+        return (cut, ()) if self.event_filter is None else self.event_filter.step(cut)
 
     def _counters(self, output: KernelOutput) -> Mapping[str, int]:
         """Return the counters of the kernel and, if keys may be cold, those of the cold state."""

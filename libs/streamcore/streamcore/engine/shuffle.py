@@ -9,7 +9,6 @@ is the number of that shard and the offset is the index of the row.
 
 from __future__ import annotations
 
-import enum
 import io
 import struct
 from collections import Counter
@@ -21,7 +20,8 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from streamcore.hashing import hash_columns
+from streamcore.engine.block_kind import BlockKind
+from streamcore.hashing import UInt64Array, hash_columns
 from streamcore.kernel import ControlRecord, Exchange, StreamKey
 from streamcore.key_space import KeySpace
 from streamcore.schema import OFFSET, PARTITION
@@ -31,17 +31,6 @@ from streamcore.wire.lane_codec import decode_records, encode_records
 from streamcore.wire.lanes import DEAD_LETTERS, Record
 
 _ORIGIN = struct.Struct(">iq")
-
-
-class BlockKind(enum.IntEnum):
-    """The kind of a block's contents. The kind of rows is ``ROWS`` plus the exchange's index in ``App.exchanges``."""
-
-    PROGRESS = 0
-    CONTROL = 1
-    RECORDS = 2
-    PARTITIONS = 3
-    METRICS = 4
-    ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +94,8 @@ def pack_rows(exchange: Exchange, kind: int, table: pa.Table, keys: KeySpace, cl
         blob = ipc_stream(table)
         yield from (ShuffleBlock(shard, kind, clock_ms, blob) for shard in range(keys.shards))
         return
-    columns = pl.DataFrame(table.select(exchange.key)).get_columns()
     receivers = keys if exchange.parallelism is None else keys.with_at_most(exchange.parallelism)
-    owners = receivers.shard_for(hash_columns(columns, table.num_rows))
+    owners = receivers.shard_for(_key_hashes(exchange, table))
     ordered = table.take(pa.array(np.argsort(owners.astype(np.int16), kind="stable")))
     ends = np.cumsum(np.bincount(owners, minlength=keys.shards))
     start = 0
@@ -115,6 +103,13 @@ def pack_rows(exchange: Exchange, kind: int, table: pa.Table, keys: KeySpace, cl
         if end > start:
             yield ShuffleBlock(shard, kind, clock_ms, ipc_stream(ordered.slice(start, end - start)))
         start = end
+
+
+def _key_hashes(exchange: Exchange, table: pa.Table) -> UInt64Array:
+    if exchange.hashed:
+        hashes: UInt64Array = table.column(exchange.key[0]).to_numpy()
+        return hashes
+    return hash_columns(pl.DataFrame(table.select(exchange.key)).get_columns(), table.num_rows)
 
 
 def pack_records(records: Sequence[Record], origin: tuple[int, int], more: Sequence[pa.RecordBatch] = ()) -> bytes:

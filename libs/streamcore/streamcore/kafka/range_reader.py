@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from streamcore.errors import Permanent, Retryable
 from streamcore.kafka import data_clients as clients
+from streamcore.kafka.message_headers import message_headers
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import OffsetRange, TopicPartition
 from streamcore.wire.raw import raw_batch
@@ -225,7 +226,7 @@ def _timestamp(message: ck.Message) -> int | None:
 
 def _headers(messages: Sequence[ck.Message], names: Collection[str]) -> dict[str, list[bytes | None]]:
     """Return a column for each header. Of headers with one name, the last one of a record counts."""
-    found = [dict(message.headers() or ()) for message in messages]
+    found = [dict(message_headers(message)) for message in messages]
     return {name: [one.get(name) for one in found] for name in names}
 
 

@@ -21,6 +21,7 @@ from streamcore.kafka import admin_clients as control_plane
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.data_clients import Isolation
 from streamcore.kafka.markers import partition_count
+from streamcore.kafka.message_headers import message_headers
 from streamcore.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def scan_topic(
 
 
 def _from_confluent(m: ck.Message) -> Record:
-    headers = tuple((k, v or b"") for k, v in m.headers() or ())
+    headers = tuple((k, v or b"") for k, v in message_headers(m))
     return Record(m.topic(), m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value(), headers)
 
 

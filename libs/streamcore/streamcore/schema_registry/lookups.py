@@ -2,9 +2,9 @@
 
 When a cut is planned, after the ends of its topics are known, the driver reads the versions of the subjects
 ``<topic>-value`` and gets the schemas that are new: a record of the cut was written after its schema was registered.
-That is only to save time, so it is left out while the registry is away. What it does not find (other names of
-subjects), tasks ask for while the cut runs (``store``), and a thread answers them. The cut waits for that as long as
-it takes.
+That is only to save time, so it is left out while the registry is away, and takes a small share of the time of one that
+is slow. What it does not find (other names of subjects), tasks ask for while the cut runs (``store``), and a thread
+answers them. The cut waits for that as long as it takes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ _LOG = logging.getLogger(__name__)
 _POLL_S, _POLL_BUCKET_S = 0.1, 1.0
 #: A registry that does not answer is asked again after this time.
 _PAUSE_AWAY_S = 1.0
+#: After a thread's fault, which is a mistake in this code.
+_PAUSE_FAULT_S = 10.0
+#: A plan begins no further request after this time, and the next plans make none for ten times what it took.
+_PREFETCH_S, _PREFETCH_PAUSES = 2.0, 10
 #: The longest that an end waits for a request.
 _END_S = 1.0
 #: The newest versions of a subject that are read when a cut is planned; older ones when a record needs them.
@@ -57,8 +61,9 @@ class SchemaLookups:
         self._store, self._topics, self._outages = store, topics, outages
         self._lock = threading.Lock()  # of the client
         self._known: set[int] = set()
+        self._compared: set[int] = set()
         self._versions: dict[str, set[int]] = {topic: set() for topic in topics}
-        self._away_until_s = 0.0
+        self._next_prefetch_s = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="schema-lookups", daemon=True)
         self._poll_s = _POLL_BUCKET_S if store.folder.url.startswith(BUCKETS) else _POLL_S
@@ -73,24 +78,35 @@ class SchemaLookups:
         self._thread.join(_END_S)
 
     def prefetch(self) -> None:
-        """Get the new schemas of the topics' subjects. Does nothing while the registry is away."""
-        if self._outages.now_s() < self._away_until_s:
+        """Get the new schemas of the topics' subjects. Does nothing while the registry is away, or asked for a task."""
+        began_s, pause_s = self._outages.now_s(), 0.0
+        if began_s < self._next_prefetch_s or not self._lock.acquire(blocking=False):
             return
         try:
-            with self._lock:
-                for topic in self._topics:
-                    self._prefetch_subject(topic)
+            for topic in self._topics:
+                self._prefetch_subject(topic, began_s + _PREFETCH_S)
         except Retryable:
-            self._away_until_s = self._outages.now_s() + _PAUSE_AWAY_S
+            pause_s = _PAUSE_AWAY_S
+        finally:
+            self._lock.release()
+        ended_s = self._outages.now_s()
+        self._next_prefetch_s = ended_s + max(pause_s, _PREFETCH_PAUSES * (ended_s - began_s))
 
-    def _prefetch_subject(self, topic: str) -> None:
+    def _prefetch_subject(self, topic: str, until_s: float) -> None:
+        """Get the new schemas of a topic's subject, the newest first. ``until_s``: when it leaves the others for the
+        next time."""
+        if self._outages.now_s() >= until_s:
+            return
         subject, known = f"{topic}-value", self._versions[topic]
         with self._outages.attempt(self._dependency, f"the versions of subject {subject}"):
             new = [version for version in self._client.versions(subject) if version not in known]
-            for version in new[-_MAX_VERSIONS:]:
+            for version in reversed(new[-_MAX_VERSIONS:]):
+                if self._outages.now_s() >= until_s:
+                    return
                 found = self._client.version_id(subject, version)
                 if found is not None:
                     self._get(found)
+                    self._compare(found)
                 known.add(version)
             known.update(new)
 
@@ -103,9 +119,21 @@ class SchemaLookups:
             if schema is None:
                 return False
             self._store.add(schema)
+            self._compared.add(schema_id)
             _LOG.info("schema %d, %s, is new: %s", schema_id, schema.type, self._client.name)
         self._known.add(schema_id)
         return True
+
+    def _compare(self, schema_id: int) -> None:
+        """Report an id that an earlier process got another schema for. The first one counts, as in a replay."""
+        if schema_id in self._compared:
+            return
+        schema, stored = self._client.schema(schema_id), self._store.read(schema_id)
+        if None not in (schema, stored) and schema != stored:
+            text = "%s: schema %d is not the one that it was when the app first saw the id; records with it are still "
+            text += "decoded by that one. Ids are given once: if the registry was set up anew, give it another url"
+            _LOG.warning(text, self._client.name, schema_id)
+        self._compared.add(schema_id)
 
     def answer(self) -> None:
         """Answer all requests of tasks. Raises ``Retryable`` if the registry is away; requests stay then."""
@@ -139,5 +167,8 @@ class SchemaLookups:
             except StreamError as error:
                 _LOG.error("schema look-ups: %s", error)
                 pause_s = _PAUSE_AWAY_S
+            except Exception:  # else the cut would wait for ever, and nobody knew why
+                _LOG.exception("schema look-ups: a fault; trying again")
+                pause_s = _PAUSE_FAULT_S
         with self._lock:
             self._client.close()

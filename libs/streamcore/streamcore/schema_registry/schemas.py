@@ -36,13 +36,15 @@ class RegisteredSchema:
     """A schema of the registry. It never changes: an id is given once.
 
     ``type``: a ``SchemaType``, or another name that a registry gives. ``references``: all that it uses, directly or
-    through others; each comes after those that it uses itself.
+    through others; each comes after those that it uses itself. ``problem``: which limit it exceeds, if it does; then
+    it has no references.
     """
 
     id: int
     type: str
     text: str
     references: tuple[SchemaReference, ...] = ()
+    problem: str = ""
 
 
 class SchemaLookup(Protocol):

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
@@ -44,10 +44,10 @@ class RegistrySettings:
     ] = 10_000
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        parts = _parse_url(self.url)
+        if parts is None or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
             raise ConfigError(
-                "schema_registry url: write http://host:port or https://host:port, and a path if it has one"
+                "schema_registry url: write http://host:port or https://host:port, and a path if it has one, in ASCII"
             )
         if parts.username is not None or parts.password is not None:
             raise ConfigError("schema_registry url: write no login into it; set user and password_file, or token_file")
@@ -83,3 +83,14 @@ class RegistrySettings:
         if not text:
             raise ConfigError(f"schema_registry: {path or f'environment variable {variable}'} is empty")
         return text
+
+
+def _parse_url(url: str) -> SplitResult | None:
+    """Return the parts of an address; None if no client can use it."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+        host.encode("idna")
+    except ValueError:  # a port that is no number, or a label of the host that is too long
+        return None
+    return parts if host and url.isascii() and url.isprintable() and " " not in url else None

@@ -57,12 +57,14 @@ class SchemaStore:
         if document.get("id") != schema_id:
             raise CorruptState(f"{self.folder.url}/{name}: has schema {document.get('id')}; {checked_json.RESTORE}")
         references = tuple(SchemaReference(name, text) for name, text in document["references"])
-        return RegisteredSchema(schema_id, document["type"], document["schema"], references)
+        problem = document.get("problem", "")  # not in the stores of earlier versions
+        return RegisteredSchema(schema_id, document["type"], document["schema"], references, problem)
 
     def add(self, schema: RegisteredSchema) -> None:
         """Write a schema."""
         references = [[reference.name, reference.text] for reference in schema.references]
         document = {"id": schema.id, "type": schema.type, "schema": schema.text, "references": references}
+        document["problem"] = schema.problem
         self.folder.write(f"{_IDS}/{schema.id}", checked_json.encode(document))
 
     def absent(self, batch: int) -> frozenset[int]:

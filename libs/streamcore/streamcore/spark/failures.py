@@ -39,8 +39,12 @@ _CUT_OFF = re.compile(
 )
 #: Texts of failures of which a damaged or missing file may be the cause.
 _UNREADABLE = ("CANNOT_LOAD_STATE_STORE", "RocksDBException", "NoSuchFile", "FileNotFound", "JsonParseException")
-#: The class of the error of a query with other keyed stages than its checkpoint.
-_OTHER_STAGES = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+#: Texts of the error of a query with other keyed stages than its checkpoint; the second is of a query that has, or had,
+#: blocks that go around a stage: Spark counts its source once for each way.
+_OTHER_STAGES = (
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+    "sources in the checkpoint offsets and now there are",
+)
 _MOST_FILES = 3
 #: A disk with less room counts as full: a block of 4 KiB may be free that a larger file does not fit into.
 _FULL_BYTES = 1 << 20
@@ -74,10 +78,11 @@ def explain_failure(
         damage = find_state_damage(root.spark)
     if damage or any(sign in text for sign in _DAMAGED):
         return CorruptState(_describe_damage(root, damage, cause, find_savepoint()))
-    if _OTHER_STAGES in text:
+    if any(sign in text for sign in _OTHER_STAGES):
         return Permanent(
             f"checkpoint {root.spark}: it was written with other keyed stages: a step of the program with state, or "
-            f"`deduplicate` of a stream, came or went; {_describe_remedy(find_savepoint())}, or take the change back"
+            f"`deduplicate` of a stream, came or went, or another version wrote it; "
+            f"{_describe_remedy(find_savepoint())}, or take the change back"
         )
     if "Python worker exited unexpectedly" in text:
         return Retryable("a Python worker of Spark ended: it was killed, or its memory was not enough")

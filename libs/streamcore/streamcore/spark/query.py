@@ -3,16 +3,20 @@ reads.
 
 The source of the query emits one placeholder row per task and batch. A task of stage 1 reads its task assignment from a
 property of the Spark job, fetches and decodes its records, and emits shuffle blocks, so events never pass through the
-JVM as rows. Spark's Kafka source is not used, because moving events as rows between the JVM and Python was the largest
+JVM as rows. A block of a direct exchange goes to its stage around the stages before: both read the one shuffle of
+stage 1. Spark's Kafka source is not used, because moving events as rows between the JVM and Python was the largest
 part of the JVM's work.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas import functions as vectorized_functions
 
 from streamcore.app import App
+from streamcore.engine.block_kind import BlockKind
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.schema_registry.store import SchemaStore
 from streamcore.spark.stages import ShardProcessor, Stage1
@@ -41,8 +45,31 @@ def build_query(
     packed = PackedApp.pack(app)
     batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tasks).option("numPartitions", tasks)
     blocks = batches.load().select("value").mapInArrow(Stage1(packed, kafka, schemas), BLOCK_SCHEMA)
+    direct, shuffled = _direct_kinds(app), blocks.repartition("shard")
+    if direct:
+        blocks = shuffled.where(_select(sorted(kind for kinds in direct.values() for kind in kinds), "NOT"))
     for stage in range(len(app.stages)):
+        if stage in direct:
+            blocks = blocks.repartition("shard").union(shuffled.where(_select(direct[stage])))
         schema = OUTPUT_SCHEMA if stage == last else BLOCK_SCHEMA
         processor = ShardProcessor(packed, stage, initial)
         blocks = blocks.groupBy("shard").transformWithState(processor, schema, "Append", "None")
     return blocks
+
+
+def _direct_kinds(app: App) -> dict[int, list[int]]:
+    """Return the kinds of the blocks that go around stages, by the stage to which they go."""
+    kinds: dict[int, list[int]] = {}
+    for index, exchange in enumerate(app.exchanges):
+        if exchange.direct and exchange.stage:
+            kinds.setdefault(exchange.stage, []).append(BlockKind.ROWS + index)
+    return kinds
+
+
+def _select(kinds: Sequence[int], negation: str = "") -> str:
+    """Return the condition for blocks of these kinds or, with a negation, of all others.
+
+    It names the number of the task, so Spark takes it for one that may change, and does not push it below the shuffle:
+    two shuffles with conditions of their own would be two runs of stage 1.
+    """
+    return f"if(spark_partition_id() >= 0, {negation} kind IN ({', '.join(map(str, kinds))}), false)"

@@ -160,6 +160,8 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.ui.explainMode": "simple",
         # What is large in a row of ours is compressed already (``streamcore.wire.arrow_ipc``).
         "spark.shuffle.compress": "false",
+        # It would show that a task that runs again writes other blocks, at the price of a look at every byte.
+        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         f"spark.executorEnv.{_POLARS_THREADS}": "1",
         f"spark.executorEnv.{PRELOAD}": ",".join([*_PRELOAD, *settings.preload]),
@@ -176,6 +178,8 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE}.checkpointFormatVersion": "2",
         f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
+        # To count its keys, the store would read each blob that is replaced or removed.
+        f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
         f"{_ROCKSDB}.boundedMemoryUsage": "true",
         f"{_ROCKSDB}.maxMemoryUsageMB": str(settings.rocksdb_memory_mb),
     }

@@ -42,6 +42,7 @@ from streamcore.limits import StateSettings
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.cold.cold_state import EVICTED, ColdState
 from streamcore.state.frame_codec import pack, unpack
+from streamcore.state.log_copies import LogCopies
 from streamcore.state.row_versions import VERSION
 from streamcore.state.table import HASH, StateTable
 
@@ -103,12 +104,14 @@ class LogHead:
 class StateLog:
     """Reads and writes the tables of one shard. ``head`` describes the tables in memory, so keep both together.
 
-    ``cold``: the cold rows of the shard; None if all rows are in memory.
+    ``cold``: the cold rows of the shard; None if all rows are in memory. ``copies``: of the latest log blobs; None:
+    every blob is read from the store.
     """
 
-    def __init__(self, settings: StateSettings, cold: ColdState | None = None) -> None:
+    def __init__(self, settings: StateSettings, cold: ColdState | None = None, copies: LogCopies | None = None) -> None:
         self.settings = settings
         self.cold = cold
+        self.copies = copies
         self.head = LogHead(written=[0] * settings.buckets)
 
     def holds(self, stored: bytes | None) -> bool:
@@ -126,8 +129,11 @@ class StateLog:
         cuts_behind = head.sequence - self.head.sequence
         if not (0 < cuts_behind < len(head.chains)) or head.chains[-1 - cuts_behind] != self.head.chain:
             return False
-        for sequence in range(self.head.sequence + 1, head.sequence + 1):
-            self._load_tables(_read(blobs, f"log/{sequence}"), table)
+        for sequence, chain in zip(
+            range(self.head.sequence + 1, head.sequence + 1), head.chains[-cuts_behind:], strict=True
+        ):
+            copied = None if self.copies is None else self.copies.get(chain)
+            self._load_tables(_read(blobs, f"log/{sequence}") if copied is None else unpack(copied), table)
         self._set_head(head, table)
         return True
 
@@ -181,6 +187,8 @@ class StateLog:
         self.head = LogHead(sequence, chains, written, dict(cells), {} if cold is None else cold.to_json())
         head = self.head.to_json()
         blobs.put(HEAD, head)
+        if self.copies is not None:
+            self.copies.put(chains, log)
         if cold is not None:
             cold.finish()
         return len(log) + len(rows) + len(head) + cold_bytes

@@ -211,7 +211,7 @@ LIST_AVRO = {
 
 @pytest.mark.parametrize("count", [1, 20], ids=["reference", "walk"])
 def test_counts_of_avro_that_cannot_be_are_dead_letters_and_others_are_not(count: int) -> None:
-    many, too_many, lowest = zigzag(10_000), zigzag(10_001), b"\xff" * 9 + b"\x01"
+    many, too_many, lowest = zigzag(65_536), zigzag(65_537), b"\xff" * 9 + b"\x01"
     key = b"\x02k\x0e"
     right = [
         b"\x02" + many + b"\0\0\0",
@@ -228,10 +228,10 @@ def test_counts_of_avro_that_cannot_be_are_dead_letters_and_others_are_not(count
         b"\x02\0" + zigzag(2) + key + key + b"\0\0",
     ]
     decoded = decode([*right, *wrong] * count, Avro(Bare(json.dumps(LIST_AVRO))), LIST_STREAM)
-    codes = ["not_avro"] * 6 + ["duplicate_field"]
+    codes = ["too_many_values"] * 2 + ["not_avro"] * 4 + ["duplicate_field"]
     assert decoded.dead["code"].to_pylist() == codes * count
     empty = {"a": None}
-    assert decoded.events["x"].to_pylist() == [[empty] * 10_000, [empty] * 3, []] * count
+    assert decoded.events["x"].to_pylist() == [[empty] * 65_536, [empty] * 3, []] * count
     assert decoded.events["labels"].to_pylist() == [[], [], [{KEY: "k", VALUE: 7}]] * count
 
 

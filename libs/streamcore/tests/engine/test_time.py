@@ -86,6 +86,34 @@ def test_ingestion_time_is_the_timestamp_of_the_broker() -> None:
     assert times == [500, 502], "each its own, also beside a dead letter"
 
 
+@pytest.mark.parametrize(
+    ("timestamp_ms", "code"),
+    [
+        (None, "missing_field"),
+        (-1, "out_of_range"),
+        (-(2**63), "out_of_range"),
+        (CLOCK + 300_001, "from_the_future"),
+        (2**63 - 1, "from_the_future"),
+    ],
+)
+def test_a_producers_timestamp_cannot_push_the_watermark(timestamp_ms: int | None, code: str) -> None:
+    source = Source(schema(), "t", time=EventTime.INGESTION, watermark=ascending_timestamps())
+    local = app(source)
+    records = [
+        RawRecord(0, 0, 0, b'{"ts": 70}', timestamp_ms=CLOCK),
+        RawRecord(0, 0, 1, b"{", timestamp_ms=2**62),
+        RawRecord(0, 0, 2, b'{"ts": 80}', timestamp_ms=timestamp_ms),
+        RawRecord(0, 0, 3, b'{"ts": 90}', timestamp_ms=CLOCK + 300_000),
+    ]
+    out = local.cut(records, CLOCK)
+    ((times, marks),) = [orjson.loads(r.value or b"") for r in out if r.lane == "times"]
+    assert times == [CLOCK, CLOCK + 300_000]
+    assert marks[0][1] <= CLOCK + 300_000
+    dead = [dict(r.headers) for r in out if r.lane == "deadletters"]
+    assert [(one["source_offset"], one["reason_code"]) for one in dead] == [(b"1", b"not_json"), (b"2", code.encode())]
+    assert dead[1]["reason"].startswith(b"event time: ")
+
+
 def test_processing_time_is_the_clock_of_the_cut() -> None:
     assert run_cut(app(Source(schema(), "t", time=EventTime.PROCESSING)), [event(0, 70)])[0] == [CLOCK]
 

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from confluent_kafka import admin
+from kafka import KafkaProducer
 
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.control_keys import ControlKeyReader
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
 from streamcore.kafka.range_reader import RangeReader
+from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import OffsetRange
 from streamcore.wire.raw import header_columns
@@ -101,6 +103,38 @@ def test_keys_of_control_records_say_what_they_are_about(kafka: KafkaSettings, n
     assert not reader.all_begin_with((), [OffsetRange(-1, topic, 0, 0, 1)])
     assert not reader.all_begin_with(data, [OffsetRange(-1, topic, 0, 0, 5_000)]), "so many are not read twice"
     assert reader.all_begin_with(data, [])
+
+
+class RawName(str):
+    """A header's name whose bytes are not its text: other clients write what they like."""
+
+    raw: bytes
+
+    def encode(self, *_: object) -> bytes:
+        return self.raw
+
+
+def raw_name(raw: bytes) -> RawName:
+    name = RawName("name")
+    name.raw = raw
+    return name
+
+
+def test_a_header_whose_name_is_no_utf8_stops_nothing(
+    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
+) -> None:
+    topic = new_topic()
+    names = [b"\xff\xfe", b"\xed\xa0\x80", b"", b"x" * 4_000] * 100
+    with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
+        for name in names:
+            producer.send(topic, b"v", headers=[("kind", b"a"), (raw_name(name), b"y"), ("other", b"\xff")])
+        producer.flush(30)
+    (batch,) = reader.read([OffsetRange(0, topic, 0, 0, len(names))], headers=("kind", "other"))
+    columns = {name: column.to_pylist() for name, column in header_columns(batch).items()}
+    assert columns["other"] == [b"\xff"] * len(names)
+    assert columns["kind"] == [b"a"] * len(names)
+    scanned = scan_topic(kafka, topic)
+    assert [len(record.headers) for record in scanned] == [2, 2, 3, 3] * 100, "the first two names are no UTF-8"
 
 
 def test_ranges_are_read_with_keys_values_and_source(

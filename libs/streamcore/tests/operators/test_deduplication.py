@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamcore.durations import Milliseconds
-from streamcore.errors import ConfigError
+from streamcore.errors import ConfigError, CorruptState
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime
+from streamcore.operators.deduplication.events import EventDeduplication
 from streamcore.operators.deduplication.operator import DUPLICATES, Deduplicate, Deduplication, Duplicates, WhenFull
 from streamcore.operators.deduplication.seen_ids import SLICES
-from streamcore.schema import EVENT_MS
+from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import MemoryBlobs, StateLog, StateSettings
 from streamcore.state.state_log import HEAD
 from streamcore.windowing.model import END_OF_TIME_MS
+from streamcore.wire.map_entries import KEY, VALUE
 
 SCHEMA = {"id": pl.String(), "row": pl.Int64(), EVENT_MS: pl.Int64()}
 SETTINGS = StateSettings(buckets=4)
@@ -354,3 +358,60 @@ def test_invalid_settings_are_rejected(arguments: Mapping[str, object], says: st
 def test_a_schema_that_does_not_fit_is_rejected_at_construction(schema: dict[str, pl.DataType], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Deduplicate(Deduplication(("id",), HORIZON), schema)
+
+
+NESTED = StreamSchema.parse(
+    {
+        "name": "readings",
+        "event_time": "ts",
+        "event_id": "id",
+        "deduplicate": "1h",
+        "keys": [["id"]],
+        "fields": {"id": "long", "ts": "timestamp not null", "values": "array<double>", "tags": "map<string,long>"},
+    }
+)
+
+
+def readings(rows: Sequence[tuple[int, list[float | None], dict[str, int]]]) -> pl.DataFrame:
+    """Events of one time: id, values, tags."""
+    columns = {
+        "id": [number for number, _, _ in rows],
+        "ts": [0] * len(rows),
+        "values": pa.array([values for _, values, _ in rows], pa.large_list(pa.float64())),
+        "tags": pa.array([[{KEY: k, VALUE: v} for k, v in tags.items()] for _, _, tags in rows], TAGS),
+        EVENT_MS: [0] * len(rows),
+    }
+    return pl.DataFrame(columns)
+
+
+TAGS = pa.large_list(pa.struct([(KEY, pa.large_string()), (VALUE, pa.int64())]))
+
+
+def test_duplicates_with_other_nested_content_are_told_apart() -> None:
+    once = EventDeduplication(NESTED)
+    first: list[tuple[int, list[float | None], dict[str, int]]] = [
+        (1, [math.nan], {"a": 1, "b": 2}),
+        (2, [None], {}),
+        (3, [0.0], {}),
+    ]
+    assert once.filter(readings(first)).height == 3
+    assert once.filter(readings([(1, [math.nan], {"b": 2, "a": 1}), (3, [-0.0], {})])).height == 0
+    assert once.operator.metrics()["other_content"] == 0, "the order of a map and the sign of zero are no content"
+    assert (
+        once.filter(readings([(1, [math.inf], {"a": 1, "b": 2}), (2, [math.nan], {}), (3, [0.0, 0.0], {})])).height == 0
+    )
+    assert once.operator.metrics()["other_content"] == 3
+
+
+def test_stored_hashes_of_nested_contents_of_an_earlier_version_are_rejected() -> None:
+    schema = {"id": pl.Int64(), "content": pl.Int64(), EVENT_MS: pl.Int64()}
+    rows = pl.DataFrame({"id": [1], "content": [2], EVENT_MS: [0]}, schema)
+    before, now = (
+        Deduplicate(Deduplication(("id",), HORIZON, content_columns=("content",), nested_contents=nested), schema)
+        for nested in (False, True)
+    )
+    blobs = MemoryBlobs()
+    before.step([rows], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
+    StateLog(SETTINGS).commit(blobs, before.tables(), {})
+    with pytest.raises(CorruptState, match="state seen: column nested_content is not stored"):
+        StateLog(SETTINGS).load(blobs.get(HEAD), blobs, lambda name: now.tables()[name], now.tables())

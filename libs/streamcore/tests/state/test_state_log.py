@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.errors import CorruptState
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings, StateTable
+from streamcore.state.log_copies import KEPT, MIN_BYTES, LogCopies
 from streamcore.state.state_log import HEAD
 
 SETTINGS = StateSettings(buckets=4)
@@ -126,3 +129,53 @@ def test_a_missing_blob_is_corrupt_state_not_an_empty_table() -> None:
 def test_a_head_of_another_format_is_rejected() -> None:
     with pytest.raises(CorruptState, match="format 99"):
         StateLog(SETTINGS).load(b'{"format": 99}', MemoryBlobs(), lambda name: KeyValueTable())
+
+
+class CountedBlobs(MemoryBlobs):
+    """Counts the blobs of the log that are read."""
+
+    reads = 0
+
+    def get(self, name: str) -> bytes | None:
+        self.reads += name.startswith("log/")
+        return super().get(name)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_shard_that_moves_reads_the_copies_of_the_log_and_the_store_where_one_is_lost(
+    lost: int, tmp_path: Path
+) -> None:
+    blobs, settings = CountedBlobs(), StateSettings(buckets=16)
+    logs = [StateLog(settings, copies=LogCopies(tmp_path, "shard")) for _ in range(2)]
+    tables = [KeyValueTable(), KeyValueTable()]
+    for n in range(12):
+        write(logs[0], tables[0], blobs, {f"k{n}": bytes([n]) * MIN_BYTES}, n)
+        if n == 8:
+            logs[1].load(blobs.get(HEAD), blobs, lambda _: tables[1])
+    assert len(list(tmp_path.iterdir())) == KEPT
+    for path in sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)[-lost:] if lost else ():
+        path.unlink()
+    blobs.reads = 0
+    assert logs[1].catch_up(blobs.get(HEAD) or b"", blobs, lambda _: tables[1])
+    assert dict(tables[1]) == dict(tables[0])
+    assert blobs.reads == lost
+
+
+def test_the_copy_of_an_attempt_that_was_not_committed_is_not_used(tmp_path: Path) -> None:
+    blobs, copies = MemoryBlobs(), LogCopies(tmp_path, "shard")
+    log, table = StateLog(SETTINGS, copies=copies), KeyValueTable()
+    write(log, table, blobs, {"a": b"1" * MIN_BYTES}, 0)
+    other_log, other_table = reload(blobs)
+    lost_log, lost_table = reload(blobs)
+    lost_log.copies = other_log.copies = copies
+    write(lost_log, lost_table, MemoryBlobs(), {"a": b"2" * MIN_BYTES}, 1)
+    write(log, table, blobs, {"a": b"3" * MIN_BYTES}, 1)
+    assert other_log.catch_up(blobs.get(HEAD) or b"", blobs, lambda _: other_table)
+    assert dict(other_table) == {"a": b"3" * MIN_BYTES}
+
+
+def test_copies_that_cannot_be_written_change_nothing(tmp_path: Path) -> None:
+    blobs, copies = MemoryBlobs(), LogCopies(tmp_path / "not there", "shard")
+    log, table = StateLog(SETTINGS, copies=copies), KeyValueTable()
+    write(log, table, blobs, {"a": b"1" * MIN_BYTES}, 0)
+    assert dict(reload(blobs)[1]) == dict(table)

@@ -1,4 +1,5 @@
-"""The group of score rules of one stream and ``group_by``: adds up signals of other rules per key over ``within``.
+"""The group of score rules of one stream or union of streams, and ``group_by``: adds up signals of other rules per key
+over ``within``.
 
 A signal is a match of an event rule, or a firing of a rule with state. It has an event time ``t`` and a weight. The
 sum of a rule and key stands at ``T``, the latest time of its signals (never before the watermark), and holds those in
@@ -42,6 +43,7 @@ from rulecore.groups.scores.signal_table import Key, SignalTable
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse
 from streamcore.columnar.polars_types import polars_type
+from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -60,8 +62,8 @@ class Signal(NamedTuple):
     """A match or firing of a rule that a score adds up.
 
     ``key``: the values of the group's columns. ``identity`` distinguishes the signals of a rule and key, and does not
-    change when the signal is computed again. ``weight``: the rule's own score. ``place``: partition and offset of the
-    event, None for a firing without an event.
+    change when the signal is computed again. ``weight``: the rule's own score. ``place``: source partition and offset
+    of the event, None for a firing without an event.
     """
 
     rule: str
@@ -169,7 +171,7 @@ class ScoreGroup:
             row=None,
             values={"__sum": score.total, "__rules": ", ".join(score.rules), "__count": len(score.window)},
             incomplete=start_ms < max(self._since[name] for name in score.scoring.weights),
-            events=tuple(Origin(context.topic, s.partition, s.offset, s.time_ms) for s in events),
+            events=tuple(_origin(s, context) for s in events),
         )
 
     def add(self, _frame: pl.DataFrame, _context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
@@ -217,6 +219,11 @@ class ScoreGroup:
 def _scoring(rule: CompiledRule) -> CompiledScore:
     assert rule.score is not None, "a score rule"
     return rule.score
+
+
+def _origin(signal: ActiveSignal, context: CutContext) -> Origin:
+    topic = context.topic_of(signal.partition)
+    return Origin(topic, signal.partition % PARTITIONS_PER_TOPIC, signal.offset, signal.time_ms)
 
 
 def _order(signal: Signal) -> tuple[int, str, str]:

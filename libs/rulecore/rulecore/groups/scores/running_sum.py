@@ -17,7 +17,8 @@ from rulecore.compile.score import CompiledScore
 class ActiveSignal(NamedTuple):
     """A stored signal of a key. Signals are ordered by time, rule and identity.
 
-    ``weight``: the rule's own score. ``partition`` and ``offset``: those of the event, -1 for a signal without one.
+    ``weight``: the rule's own score. ``partition`` and ``offset``: the source partition and the offset of the event, -1
+    for a signal without one.
     """
 
     time_ms: int

@@ -19,8 +19,9 @@ from rulecore.settings import GroupSettings
 from streamcore.key_space import KeySpace
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
-from tests.harness.apps.rule_group import MINUTE, Process, compile_fields
+from tests.harness.apps.rule_group import BEATS, MINUTE, Process, compile_fields
 
+STREAMS = {BEATS.name: BEATS}
 NONE = float("-inf")
 WITHIN = 30  # minutes
 OF: dict[str, int | None] = {"x": 20, "y": 30, "z": None}
@@ -333,11 +334,11 @@ def test_a_score_rule_that_names_itself_is_rejected() -> None:
 def test_a_stateful_rule_is_a_signal_only_if_its_key_contains_the_key_of_the_score_rule(
     other: dict[str, object], reason: str | None
 ) -> None:
-    found = incompatibility(score_rule(), compile_fields("x", **other))
+    found = incompatibility(score_rule(), compile_fields("x", **other), STREAMS)
     assert found is None if reason is None else reason in str(found)
 
 
 def test_a_rule_without_any_score_is_no_signal_unless_it_is_given_a_weight() -> None:
-    assert "has no score" in str(incompatibility(score_rule(), compile_fields("z", where="load > 1")))
+    assert "has no score" in str(incompatibility(score_rule(), compile_fields("z", where="load > 1"), STREAMS))
     scored = {"severity": "low", "message": "m", "score": 5}
-    assert incompatibility(score_rule(), compile_fields("z", where="load > 1", then=scored)) is None
+    assert incompatibility(score_rule(), compile_fields("z", where="load > 1", then=scored), STREAMS) is None

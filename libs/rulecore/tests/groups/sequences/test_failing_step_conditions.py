@@ -10,7 +10,7 @@ import pytest
 from rulecore import language as lang
 from rulecore.factory import RulesFactory
 from rulecore.language.types import Value
-from rulecore.settings import RuleStream
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

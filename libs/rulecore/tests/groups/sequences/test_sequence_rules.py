@@ -18,7 +18,8 @@ from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.sequences.group import SequenceGroup
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.matching.access_plan import AccessPath
-from rulecore.settings import GroupSettings, RuleStream
+from rulecore.settings import GroupSettings
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema

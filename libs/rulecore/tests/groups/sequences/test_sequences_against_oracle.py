@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rulecore.factory import RulesFactory
-from rulecore.settings import GroupSettings, RuleStream
+from rulecore.settings import GroupSettings
+from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.durations import render_duration
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record

@@ -54,7 +54,7 @@ def decode_avro(
     try:
         datum = framing.split(check_bytes(record, limits, "one Avro record"), limits)
         cursor = Cursor(datum.data)
-        values = read_datum(cursor, datum.kind, want, limits.max_depth)
+        values = read_datum(cursor, datum.kind, want, limits)
         if remaining := len(datum.data) - cursor.position:
             raise RecordError(
                 RejectCode.NOT_AVRO, f"not Avro of its schema: {remaining} bytes are left after the record"

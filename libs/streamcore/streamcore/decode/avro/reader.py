@@ -1,8 +1,9 @@
 """The reference reader of one Avro datum, byte by byte: slow, with bounded work and memory for any input.
 
 A length is checked against the remaining bytes before anything is read, so memory is bounded by the size of the record.
-Items of types without bytes (``null``) are skipped without a loop, so work is bounded by the record's size times the
-depth of nesting, which has a limit. Fields that the stream does not declare are skipped without decoding them.
+Items of types without bytes (``null``) are skipped without a loop, and count as values of the record where they are
+read. So work is bounded by the record's size times the depth of nesting, and by the values of a record, which have
+limits. Fields that the stream does not declare are skipped without decoding them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from streamcore.decode.avro.schema import (
     is_empty,
 )
 from streamcore.decode.avro.schema_match import FieldMapping
-from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.reject_codes import DecodeLimits, RejectCode
 from streamcore.decode.scalar.record import decode_text
+from streamcore.decode.scalar.value_counts import ValueCounter
 from streamcore.decode.scalar.values import EpochMilliseconds, Number, ObjectValue, RecordError, inner_field
 from streamcore.schema import Field, Kind
 
@@ -37,8 +39,6 @@ _MAX_VARINT_BYTES = 10
 #: The most bits that the unscaled value of a decimal may have; a stream's decimals have fewer.
 _MAX_DECIMAL_BITS = 127
 _INT_BITS, _LONG_BITS = 32, 64
-#: The most items of an array of nulls.
-_MAX_EMPTY_ITEMS = 10_000
 
 
 class Cursor:
@@ -75,21 +75,22 @@ class Cursor:
         return self.read_bytes(self.read_long())
 
 
-def read_datum(cursor: Cursor, kind: AvroType, want: FieldMapping, max_depth: int) -> dict[str, object]:
+def read_datum(cursor: Cursor, kind: AvroType, want: FieldMapping, limits: DecodeLimits) -> dict[str, object]:
     """Read a datum of type ``kind``; return the values of the fields in ``want`` by name, for ``convert_values``.
 
-    Raises ``RecordError`` if the bytes are not Avro of this type, or nest deeper than ``max_depth``.
+    Raises ``RecordError`` if the bytes are not Avro of this type, nest too deep or are too many values.
     """
     values: dict[str, object] = {}
-    _DatumReader(cursor, max_depth, values).read(kind, want, 0)
+    _DatumReader(cursor, limits, values).read(kind, want, 0)
     return values
 
 
 class _DatumReader:
     """Reads one datum. ``values``: receives the values of the stream's fields, by name."""
 
-    def __init__(self, cursor: Cursor, max_depth: int, values: dict[str, object]) -> None:
-        self.cursor, self.max_depth, self.values = cursor, max_depth, values
+    def __init__(self, cursor: Cursor, limits: DecodeLimits, values: dict[str, object]) -> None:
+        self.cursor, self.max_depth, self.values = cursor, limits.max_depth, values
+        self.counter = ValueCounter(limits.max_record_values)
 
     def read(self, kind: AvroType, want: Field | FieldMapping, depth: int) -> None:
         """Read a value: into a field of the stream, or a record into the fields of its mapping."""
@@ -125,9 +126,9 @@ class _DatumReader:
         """Read a value of a type that fits the field."""
         match kind:
             case ArrayOf():
-                return self.read_array(kind, inner_field(field, "[]", field.type.items), depth)
+                return self.read_array(kind, field, depth)
             case MapOf():
-                return self.read_map(kind, inner_field(field, "[]", field.type.items), depth)
+                return self.read_map(kind, field, depth)
             case RecordOf():
                 return self.read_struct(kind, field, depth)
             case UnionOf():
@@ -146,17 +147,18 @@ class _DatumReader:
                 return kind.symbols[number]
         raise AssertionError("the schema does not fit")
 
-    def read_array(self, kind: ArrayOf, element: Field, depth: int) -> list[object]:
+    def read_array(self, kind: ArrayOf, field: Field, depth: int) -> list[object]:
         self.check_depth(depth)
-        return [self.read_value(kind.items, element, depth + 1) for _ in self.items((kind.items,))]
+        element = inner_field(field, "[]", field.type.items)
+        return [self.read_value(kind.items, element, depth + 1) for _ in self.items(field, (kind.items,))]
 
-    def read_map(self, kind: MapOf, value: Field, depth: int) -> ObjectValue:
+    def read_map(self, kind: MapOf, field: Field, depth: int) -> ObjectValue:
         self.check_depth(depth)
-        key = Primitive("string")
+        key, value = Primitive("string"), inner_field(field, "[]", field.type.items)
         return ObjectValue(
             tuple(
                 (decode_text(self.cursor.read_prefixed()), self.read_value(kind.values, value, depth + 1))
-                for _ in self.items((key, kind.values))
+                for _ in self.items(field, (key, kind.values))
             )
         )
 
@@ -172,21 +174,21 @@ class _DatumReader:
                 self.skip(inner, depth + 1)
         return ObjectValue(tuple(found))
 
-    def items(self, types: tuple[AvroType, ...]) -> Iterator[None]:
+    def items(self, field: Field, types: tuple[AvroType, ...]) -> Iterator[None]:
         """Yield once for each item of the blocks of an array or map, up to the empty block that ends it.
 
-        ``types``: those of one item. Items without bytes have a limit of their own.
+        ``types``: those of one item.
         """
         with_bytes = any(not is_empty(kind) for kind in types)
         while count := self.cursor.read_long():
             if count < 0:
                 count = -count
                 self.cursor.read_long()
-            limit = len(self.cursor.data) - self.cursor.position if with_bytes else _MAX_EMPTY_ITEMS
-            if count > limit:
+            if with_bytes and count > len(self.cursor.data) - self.cursor.position:
                 raise _not_avro(
                     f"{count} items are announced at byte {self.cursor.position}; so many bytes are not left"
                 )
+            self.counter.add(field, count)
             yield from itertools.repeat(None, count)
 
     def read_primitive(self, kind: Primitive, field: Field) -> object:

@@ -22,6 +22,8 @@ _LOGICAL = {
     "fixed": frozenset({"decimal", "uuid"}),
 }
 _UUID_BYTES = 16
+#: As in Avro's own library for Java.
+_MAX_FIXED_BYTES = 2**31 - 1
 
 
 class AvroSchemaError(ValueError):
@@ -113,8 +115,10 @@ def parse_avro_schema(text: str, references: Sequence[str] = ()) -> AvroType:
 def _parse_json(text: str) -> object:
     try:
         document: object = json.loads(text)
+        # A name with a lone surrogate would be no text of a column.
+        json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise AvroSchemaError(f"the schema is no JSON: {type(error).__name__}") from None
+        raise AvroSchemaError(f"the schema is no JSON of Unicode: {type(error).__name__}") from None
     return document
 
 
@@ -174,8 +178,8 @@ class _Parser:
                 return self._declare(document, namespace, Enumeration(tuple(symbols)))
             case "fixed":
                 size = document.get("size")
-                if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-                    raise AvroSchemaError("the schema has a fixed without a size")
+                if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MAX_FIXED_BYTES:
+                    raise AvroSchemaError(f"the schema has a fixed without a size from 0 to {_MAX_FIXED_BYTES} bytes")
                 return self._declare(document, namespace, Fixed(size, *_read_logical_type(document, "fixed", size)))
             case "array":
                 return ArrayOf(self.read(document.get("items"), namespace, depth + 1))

@@ -112,7 +112,7 @@ class ProtobufDecoder:
             cursor = MessageCursor(data, self._prefix_bytes, len(data))
             want = self.message_type(read_indexes(cursor))
             values: dict[str, object] = {}
-            read_message(cursor, want, values)
+            read_message(cursor, want, self._limits, values)
             return convert_values(self._stream, values, clock_ms=clock_ms, zone=self._zone, limits=self._limits)
         except RecordError as error:
             return RejectedRecord(error.code, error.reason)

@@ -23,8 +23,9 @@ from streamcore.decode.protobuf.schema_match import (
     ReadMessage,
     ReadValue,
 )
-from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.reject_codes import DecodeLimits, RejectCode
 from streamcore.decode.scalar.record import decode_text
+from streamcore.decode.scalar.value_counts import ValueCounter
 from streamcore.decode.scalar.values import EpochMilliseconds, Number, ObjectValue, RecordError
 
 _BEGIN_GROUP, _END_GROUP = 3, 4
@@ -116,14 +117,14 @@ def read_indexes(cursor: MessageCursor) -> tuple[int, ...]:
 _Found = dict[int, object]
 
 
-def read_message(cursor: MessageCursor, want: ReadMessage, values: dict[str, object]) -> None:
+def read_message(cursor: MessageCursor, want: ReadMessage, limits: DecodeLimits, values: dict[str, object]) -> None:
     """Read a message to its end; add the values of the fields in ``want`` by name, for ``convert_values``."""
     found: _Found = {}
-    _merge_message(cursor, want, found)
+    _merge_message(cursor, want, ValueCounter(limits.max_record_values), found)
     _add_values(want, found, values)
 
 
-def _merge_message(cursor: MessageCursor, want: ReadMessage, found: _Found) -> None:
+def _merge_message(cursor: MessageCursor, want: ReadMessage, counter: ValueCounter, found: _Found) -> None:
     """Read a message to its end into what an earlier one of the same field had."""
     while cursor.position < cursor.end:
         number, wire = cursor.read_tag()
@@ -137,26 +138,29 @@ def _merge_message(cursor: MessageCursor, want: ReadMessage, found: _Found) -> N
             items = found.setdefault(number, [])
             assert isinstance(items, list)
             if wire == own:
-                items.append(_read_item(cursor, target.item))
+                counter.add(target.field, 1)
+                items.append(_read_item(cursor, target.item, counter))
             else:
                 packed = cursor.read_inner()
                 while packed.position < packed.end:
-                    items.append(_read_item(packed, target.item))
+                    counter.add(target.field, 1)
+                    items.append(_read_item(packed, target.item, counter))
         elif wire != own or target is None or isinstance(target, ReadList):
             cursor.skip(number, wire)
         elif isinstance(target, ReadMessage) or target.kind == TIMESTAMP_MESSAGE:
             inner = found.setdefault(number, {})
             assert isinstance(inner, dict)
-            _merge_message(cursor.read_inner(), target if isinstance(target, ReadMessage) else _TIMESTAMP, inner)
+            of = target if isinstance(target, ReadMessage) else _TIMESTAMP
+            _merge_message(cursor.read_inner(), of, counter, inner)
         else:
             found[number] = _read_value(cursor, target.kind)
 
 
-def _read_item(cursor: MessageCursor, item: ReadValue | ReadMessage) -> object:
+def _read_item(cursor: MessageCursor, item: ReadValue | ReadMessage, counter: ValueCounter) -> object:
     if isinstance(item, ReadValue) and item.kind != TIMESTAMP_MESSAGE:
         return _read_value(cursor, item.kind)
     found: _Found = {}
-    _merge_message(cursor.read_inner(), item if isinstance(item, ReadMessage) else _TIMESTAMP, found)
+    _merge_message(cursor.read_inner(), item if isinstance(item, ReadMessage) else _TIMESTAMP, counter, found)
     return found
 
 

@@ -72,11 +72,17 @@ class ReadMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReadList:
-    """A repeated field that is an array, or, if its items are messages with key and value, a map."""
+    """A repeated field that is an array, or, if its items are messages with key and value, a map. ``field``: that of
+    the stream, or of a value inside of one."""
 
     name: str
     item: ReadValue | ReadMessage
-    is_map: bool = False
+    field: Field
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is a map."""
+        return self.field.type.kind is Kind.MAP
 
     @property
     def wire(self) -> int:
@@ -145,10 +151,10 @@ class _Matcher:
             return self.match_one(kind, found, one, name, presence=found.presence)
         element = inner_field(one, "[]", one.type.items)
         if one.type.kind is Kind.ARRAY:
-            return ReadList(name, self.match_one(kind, found, element, "", presence=True))
+            return ReadList(name, self.match_one(kind, found, element, "", presence=True), one)
         value = self.match_one(kind, found, element, "value", presence=False)
         entry = ReadMessage({ENTRY_KEY: ReadValue("key", found.key, presence=False), ENTRY_VALUE: value})
-        return ReadList(name, entry, is_map=True)
+        return ReadList(name, entry, one)
 
     def match_one(
         self, kind: str | ProtoMessage | ProtoEnum | None, found: ProtoField, one: Field, name: str, *, presence: bool

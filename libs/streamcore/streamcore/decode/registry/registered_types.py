@@ -52,6 +52,8 @@ class SchemaCache(Generic[_Made]):
         return {n: _unknown(n) if n in absent else self._made[n] for n in ids}
 
     def _make_or_reject(self, registered: RegisteredSchema) -> _Made | RejectedSchema:
+        if registered.problem:
+            return RejectedSchema(RejectCode.UNUSABLE_SCHEMA, f"schema {registered.id}: {registered.problem}")
         try:
             return self._make(registered)
         except RecordError as error:

@@ -78,7 +78,7 @@ def schema_title(text: str) -> str | None:
     """Return the title of a JSON Schema; None if it has none."""
     try:
         document = json.loads(text)
-    except ValueError:
+        title = document.get("title") if isinstance(document, dict) else None
+        return title if isinstance(title, str) and title.encode() else None
+    except (ValueError, RecursionError):  # no JSON, or a title that is no Unicode
         return None
-    title = document.get("title") if isinstance(document, dict) else None
-    return title if isinstance(title, str) else None

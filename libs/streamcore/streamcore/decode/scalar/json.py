@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values, decode_text
+from streamcore.decode.scalar.value_counts import ValueCounter
 from streamcore.decode.scalar.values import NoObject, Number, ObjectValue, Physical, RecordError, show, show_name
 from streamcore.schema import StreamSchema
 from streamcore.schema.field_paths import Path, PathTree, format_path
@@ -41,6 +42,10 @@ def decode_one(
         _check_names(schema, top, extra_fields)
         found: dict[str, object] = {}
         _find_values(schema, schema.tree, top, (), found)
+        counter = ValueCounter(limits.max_record_values)
+        for field in schema.fields:
+            if field.type.is_nested:
+                counter.add_value(field, found.get(field.name))
         return convert_values(schema, found, clock_ms=clock_ms, zone=zone, limits=limits)
     except RecordError as error:
         return RejectedRecord(error.code, error.reason)

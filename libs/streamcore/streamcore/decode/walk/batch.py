@@ -13,7 +13,7 @@ from streamcore.decode.walk.words import Bytes
 @entry(
     "void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint8[::1], int64[:, ::1], uint8[::1],"
     " uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1], int64[:, ::1],"
-    " uint8[:, ::1], uint8[::1], int64[::1], boolean[::1])"
+    " uint8[:, ::1], uint8[::1], int64[::1], int64[:, ::1], int64[::1], boolean[::1])"
 )
 def walk_batch(
     source: Bytes,
@@ -34,6 +34,8 @@ def walk_batch(
     found: Bytes,
     resolved: Bytes,
     resolved_end: Int64s,
+    items: Int64s,
+    items_end: Int64s,
     sure: Bytes,
 ) -> None:
     """Read the fields of all records; set ``sure`` of those on which the reference does not have to decide.
@@ -65,6 +67,8 @@ def walk_batch(
             found,
             resolved,
             resolved_end,
+            items,
+            items_end,
         )
         if good:
             for i in range(len(required)):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streamcore.decode.reject_codes import DecodeLimits
 from streamcore.decode.walk.decoder import bytes_of
-from streamcore.decode.walk.elements import find_elements
+from streamcore.decode.walk.elements import END, KEY_END, KEY_START, find_elements
 from streamcore.decode.walk.grammar import OPEN_OBJECT
 from streamcore.decode.walk.texts import copy_texts
 from streamcore.decode.walk.tree import Int64s
@@ -31,10 +31,10 @@ def extra_fields(records: pa.LargeBinaryArray, declared: Collection[str], limits
     for row in np.flatnonzero(source[starts] != OPEN_OBJECT).tolist():
         starts[row] += records[row].as_py().index(b"{")
     members = find_elements(source, starts, ends - starts)
-    _, names = ScalarReader(STRING, UTC, limits).read(source, members.key_starts, members.key_ends)
+    _, names = ScalarReader(STRING, UTC, limits).read(source, members.items[KEY_START], members.items[KEY_END])
     is_extra = pc.invert(pc.is_in(names, pa.array([*declared], pa.large_string()))).to_numpy(zero_copy_only=False)
     behind = np.concatenate([[0], np.cumsum(is_extra)])[members.behind]
-    return _join(source, brackets, members.key_starts[is_extra], members.ends[is_extra], behind)
+    return _join(source, brackets, members.items[KEY_START, is_extra], members.items[END, is_extra], behind)
 
 
 def _join(source: Bytes, brackets: int, starts: Int64s, ends: Int64s, behind: Int64s) -> pa.LargeStringArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from streamcore.decode.walk.compiler import compiled, inlined
+from streamcore.decode.walk.elements import split_value
 from streamcore.decode.walk.grammar import (
     INVALID,
     MINUS,
@@ -31,6 +32,7 @@ from streamcore.decode.walk.tree import (
     TIME,
     WHOLE,
     WHOLE_ARRAY,
+    WHOLE_MAP,
     WHOLE_OBJECT,
     Int64s,
 )
@@ -57,14 +59,18 @@ def read_field(
     found: Bytes,
     resolved: Bytes,
     resolved_end: Int64s,
+    items: Int64s,
+    items_end: Int64s,
     depth: int,
     max_depth: int,
 ) -> int:
     """Read a value into row ``row`` of its field; return the position behind it, or ``INVALID``.
 
     ``values``, of each field: whole numbers, decimals and times as they are, doubles as bits, truth as 0 or 1, and the
-    position of strings: from ``begin`` on that in the record, or, as -1 minus the position, that in ``resolved``. Of an
-    array or an object: the position of its opening bracket. ``lengths``: those of strings, arrays and objects.
+    position of strings: from ``begin`` on that in the record, or, as -1 minus the position, that in ``resolved``. Of a
+    struct: the position of its opening bracket; of an array or a map: the column of its first element in ``items``
+    (``split_value``). ``lengths``: those of strings and structs, and the numbers of elements. ``items_end[0]``: the
+    column of the next element.
     ``found``: ``ABSENT`` (which is not written), ``PRESENT`` or ``LOCAL``. ``resolved``: strings that have escape
     sequences in the record; ``resolved_end[0]``: where the next one begins. ``depth``: the number of open brackets
     around the value.
@@ -91,8 +97,14 @@ def read_field(
         behind, value = read_decimal_or_text(data, at, nodes[node, PRECISION], nodes[node, SCALE])
     elif kind == TIME:
         behind, value, state = read_time_or_number(data, at, nodes[node, PRECISION], nodes[node, SCALE])
-    elif kind == WHOLE_ARRAY or kind == WHOLE_OBJECT:
+    elif kind == WHOLE_ARRAY or kind == WHOLE_MAP:
         if char != (OPEN_ARRAY if kind == WHOLE_ARRAY else OPEN_OBJECT):
+            return INVALID
+        value = items_end[0]
+        behind, items_end[0] = split_value(data, at, depth, max_depth, begin, items, value)
+        lengths[field, row] = items_end[0] - value
+    elif kind == WHOLE_OBJECT:
+        if char != OPEN_OBJECT:
             return INVALID
         behind, value = skip_value(data, at, depth, max_depth), begin + at
         lengths[field, row] = behind - at

@@ -105,6 +105,8 @@ def walk_record(
     found: Bytes,
     resolved: Bytes,
     resolved_end: Int64s,
+    items: Int64s,
+    items_end: Int64s,
 ) -> bool:
     """Read the fields of the record from 0 to ``end``; return False if the reference has to decide on it.
 
@@ -115,7 +117,23 @@ def walk_record(
     """
     at = skip_space(data, 0)
     if nodes[0, KIND] != OBJECT:
-        at = read_field(data, at, 0, begin, row, nodes, values, lengths, found, resolved, resolved_end, 0, max_depth)
+        at = read_field(
+            data,
+            at,
+            0,
+            begin,
+            row,
+            nodes,
+            values,
+            lengths,
+            found,
+            resolved,
+            resolved_end,
+            items,
+            items_end,
+            0,
+            max_depth,
+        )
         return at >= 0 and skip_space(data, at) == end
     if byte(data, at) != OPEN_OBJECT:
         return False
@@ -144,7 +162,21 @@ def walk_record(
                 at = skip_value(data, at, depth, max_depth)
             elif nodes[child, KIND] != OBJECT:
                 at = read_field(
-                    data, at, child, begin, row, nodes, values, lengths, found, resolved, resolved_end, depth, max_depth
+                    data,
+                    at,
+                    child,
+                    begin,
+                    row,
+                    nodes,
+                    values,
+                    lengths,
+                    found,
+                    resolved,
+                    resolved_end,
+                    items,
+                    items_end,
+                    depth,
+                    max_depth,
                 )
             elif byte(data, at) == OPEN_OBJECT:
                 depth += 1

@@ -25,7 +25,7 @@ Int64s = npt.NDArray[np.int64]
 KIND, FIELD, PARENT, FIRST_CHILD, CHILDREN, NAME, LENGTH, WORD, MASK, ESCAPED, PRECISION, SCALE = range(12)
 _COLUMNS: Final = 12
 #: Kinds of nodes: an object on the way, fields of one value, and fields that are read from their bytes afterwards.
-OBJECT, TEXT, WHOLE, DOUBLE, DECIMAL, TIME, TRUTH, WHOLE_ARRAY, WHOLE_OBJECT = range(9)
+OBJECT, TEXT, WHOLE, DOUBLE, DECIMAL, TIME, TRUTH, WHOLE_ARRAY, WHOLE_OBJECT, WHOLE_MAP = range(10)
 _KINDS = {
     Kind.STRING: TEXT,
     Kind.LONG: WHOLE,
@@ -35,7 +35,7 @@ _KINDS = {
     Kind.BOOLEAN: TRUTH,
     Kind.ARRAY: WHOLE_ARRAY,
     Kind.STRUCT: WHOLE_OBJECT,
-    Kind.MAP: WHOLE_OBJECT,
+    Kind.MAP: WHOLE_MAP,
 }
 _TO_MILLIS = {
     TimeUnit.SECONDS: (1_000, 1),

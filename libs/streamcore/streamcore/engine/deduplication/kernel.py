@@ -1,25 +1,36 @@
-"""Runs the deduplication: the stateless stage in front of it, and the kernel of its keyed stage."""
+"""Runs the deduplication: the stateless stage in front of it, its keyed stage, and the event filter behind it.
+
+With an ``IdRouter`` the stage gets hashes of the events, and the events go around it. Each shard behind it gets all
+verdicts, and takes out what it has of these events. With an ``EventRouter`` the events go through the stage.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
 
 from streamcore.engine.deduplication.stream import DeduplicatedStream
+from streamcore.engine.ingest import KeyRouter
 from streamcore.errors import CorruptState
-from streamcore.hashing import hash_columns
+from streamcore.hashing import UInt64Array, hash_columns
 from streamcore.kernel import DEDUPLICATION, Cut, KernelOutput, StatelessStage, StreamKey
 from streamcore.keyed.runtime_context import close
 from streamcore.operators.base import CutTime
-from streamcore.operators.deduplication.events import EventDeduplication
+from streamcore.operators.deduplication.events import EventDeduplication, identify_events, take_out
+from streamcore.operators.deduplication.operator import with_lateness
+from streamcore.schema import StreamSchema
 from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.cold.paged_state import PagedState
 from streamcore.state.scope import TableScope, get_scope
-from streamcore.state.table import StateTable
+from streamcore.state.table import HASH, StateTable
 from streamcore.wire.lanes import Record
+
+WriteLate = Callable[[int, pl.DataFrame, int], Sequence[Record]]
 
 
 class EventRouter:
@@ -39,24 +50,58 @@ class EventRouter:
         return self._head.step(source, events, clock_ms) if rows is None else KernelOutput(rows={rows: events})
 
 
-class DeduplicationKernel:
+class IdRouter:
+    """The stateless stage of an app that has none of its own: it routes events by their keys, and hashes of those of
+    these streams to the deduplication."""
+
+    def __init__(self, schemas: Sequence[StreamSchema], streams: Sequence[DeduplicatedStream]) -> None:
+        self._router = KeyRouter(schemas)
+        self._streams = {stream.source: stream for stream in streams}
+
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:
+        """Process decoded events of one source."""
+        routed = self._router.step(source, events, clock_ms)
+        stream = self._streams.get(source)
+        if stream is None:
+            return routed
+        return KernelOutput(rows={**routed.rows, stream.rows: identify_events(stream.schema, events)})
+
+
+class DuplicateFilter:
+    """The event filter behind the deduplication: takes out the events that a verdict names.
+
+    Each event is in the rows of every key of its stream; the late ones of the first key are written.
+    """
+
+    def __init__(self, streams: Sequence[DeduplicatedStream], write_late: WriteLate) -> None:
+        self._streams = streams
+        self._write_late = write_late
+
+    def step(self, cut: Cut) -> tuple[Cut, Sequence[Record]]:
+        events = dict(cut.events)
+        records: list[Record] = []
+        for stream in self._streams:
+            verdicts = cut.tables.get(stream.verdicts)
+            if verdicts is None:
+                continue
+            for key in stream.keys:
+                if key not in events:
+                    continue
+                events[key], late = take_out(events[key], verdicts)
+                if late.height and key == stream.keys[0]:
+                    watermark_ms, schema = _time(stream, cut).watermark_ms, stream.schema
+                    assert schema.deduplicate_ms is not None, "only for streams with deduplicate"
+                    late = with_lateness(late, watermark_ms, schema.deduplicate_ms)
+                    records += self._write_late(stream.source, late, watermark_ms)
+        return replace(cut, events=events), records
+
+
+class _StageKernel(ABC):
     """The kernel of the stage on one shard."""
 
-    def __init__(
-        self,
-        streams: Sequence[DeduplicatedStream],
-        max_ids: int,
-        head: StatelessStage,
-        write_late: Callable[[int, pl.DataFrame, int], Sequence[Record]],
-    ) -> None:
-        self._head = head
-        self._write_late = write_late
+    def __init__(self, streams: Sequence[DeduplicatedStream], max_ids: int) -> None:
         self._operators = {stream: EventDeduplication(stream.schema, max_ids=max_ids) for stream in streams}
         self.cold: ColdState | None = None
-
-    def close(self) -> None:
-        """Close the functions of the app's own stateless stage."""
-        close(self._head)
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -79,7 +124,7 @@ class DeduplicationKernel:
     def scope(self, name: str) -> TableScope:
         return get_scope(self.table(name))
 
-    def on_state_loaded(self) -> None:
+    def on_state_loaded(self) -> None:  # noqa: B027 - the contract has it
         """Do nothing: nothing is derived from the tables."""
 
     # --- a cut --------------------------------------------------------------------------------------------------
@@ -96,14 +141,51 @@ class DeduplicationKernel:
             counters=counters,
         )
 
+    @abstractmethod
+    def _deduplicate(self, stream: DeduplicatedStream, cut: Cut) -> Sequence[KernelOutput]:
+        """Process the rows of one stream."""
+
+    def _recall(self, stream: DeduplicatedStream, hashes: UInt64Array, time: CutTime) -> None:
+        """Load the cold ids with these hashes."""
+        assert self.cold is not None, "asked before"
+        self.cold.recall(stream.operator, hashes, time.next_watermark_ms, time.clock_ms)
+
+
+class IdKernel(_StageKernel):
+    """The kernel behind an ``IdRouter``: it sends its verdicts to all shards."""
+
+    def _deduplicate(self, stream: DeduplicatedStream, cut: Cut) -> Sequence[KernelOutput]:
+        table, events, time = cut.tables.get(stream.rows), self._operators[stream], _time(stream, cut)
+        if table is None:
+            table = identify_events(stream.schema, stream.schema.arrow.empty_table())
+        elif self.cold is not None:
+            self._recall(stream, table.column(HASH).to_numpy(), time)
+        verdicts = events.decide_ids(table, time)
+        return [KernelOutput(rows={stream.verdicts: verdicts}, counters=_counters(stream, events))]
+
+
+class DeduplicationKernel(_StageKernel):
+    """The kernel behind an ``EventRouter``: it runs the stateless stage of the app on the events that are left."""
+
+    def __init__(
+        self, streams: Sequence[DeduplicatedStream], max_ids: int, head: StatelessStage, write_late: WriteLate
+    ) -> None:
+        super().__init__(streams, max_ids)
+        self._head = head
+        self._write_late = write_late
+
+    def close(self) -> None:
+        """Close the functions of the app's own stateless stage."""
+        close(self._head)
+
     def _deduplicate(self, stream: DeduplicatedStream, cut: Cut) -> Sequence[KernelOutput]:
         """Return the late events of a stream as records, and the output of the app's stateless stage on the others."""
         table, events, time = cut.tables.get(stream.rows), self._operators[stream], _time(stream, cut)
         if table is None:
             table = stream.schema.arrow.empty_table()
         elif self.cold is not None:
-            hashes = hash_columns(pl.DataFrame(table.select(stream.key)).get_columns(), table.num_rows)
-            self.cold.recall(stream.operator, hashes, time.next_watermark_ms, time.clock_ms)
+            columns = pl.DataFrame(table.select(stream.key)).get_columns()
+            self._recall(stream, hash_columns(columns, table.num_rows), time)
         decided = events.decide(table, time)
         late: Sequence[Record] = ()
         if decided.late.height:

@@ -7,14 +7,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamcore.app import App
-from streamcore.engine.deduplication.stream import DeduplicatedStream
+from streamcore.engine.deduplication.stream import ID_HASH, DeduplicatedStream
 from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, StatelessStageFactory
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from streamcore.engine.deduplication.kernel import DeduplicationKernel, EventRouter
+    from streamcore.engine.deduplication.kernel import (
+        DeduplicationKernel,
+        DuplicateFilter,
+        EventRouter,
+        IdKernel,
+        IdRouter,
+    )
     from streamcore.engine.ingest import KeyRouter
     from streamcore.schema import StreamSchema
     from streamcore.wire.lanes import Record
@@ -37,13 +43,36 @@ def add_deduplication(app: App, write_late: WriteLate) -> App:
             f"stream {app.schemas[derived[0]].name}: deduplicate: a step assigns times to its events; it runs before "
             "the first key, and this is one; leave deduplicate out, or let another app assign the times"
         )
-    head = app.stateless_stage or KeyRouting(app.schemas)
     streams = tuple(
         DeduplicatedStream(
             n, app.schemas[n], tuple(number for number, group in enumerate(app.watermark_groups) if n in group)
         )
         for n in indexes
     )
+    routes_by_key = app.stateless_stage is None and all(exchange.stage == 0 for exchange in app.exchanges)
+    if routes_by_key and all(stream.keys for stream in streams):
+        return _send_ids(app, streams, write_late)
+    return _send_events(app, streams, write_late)
+
+
+def _send_ids(app: App, streams: tuple[DeduplicatedStream, ...], write_late: WriteLate) -> App:
+    """Send hashes of the events to the deduplication, and the events around it to the stages of the app."""
+    ids = [Exchange(stream.rows, (ID_HASH,), as_table=True, hashed=True) for stream in streams]
+    verdicts = [Exchange(stream.verdicts, (), stage=1, broadcast=True, as_table=True) for stream in streams]
+    own = [replace(exchange, stage=exchange.stage + 1, direct=exchange.stage == 0) for exchange in app.exchanges]
+    return replace(
+        app,
+        stages=(IdStage(streams, app.limits.max_event_ids), *app.stages),
+        stateless_stage=IdHead(app.schemas, streams),
+        exchanges=(*ids, *verdicts, *own),
+        event_filter=DuplicateFilterFactory(streams, write_late),
+    )
+
+
+def _send_events(app: App, streams: tuple[DeduplicatedStream, ...], write_late: WriteLate) -> App:
+    """Send the events through the deduplication, and run the app's own stateless stage behind it: what this writes
+    without a key must not see an event twice."""
+    head = app.stateless_stage or KeyRouting(app.schemas)
     exchanges = [Exchange(stream.rows, stream.key, as_table=True) for stream in streams]
     return replace(
         app,
@@ -51,6 +80,45 @@ def add_deduplication(app: App, write_late: WriteLate) -> App:
         stateless_stage=DeduplicationHead(streams, head),
         exchanges=(*exchanges, *(replace(exchange, stage=exchange.stage + 1) for exchange in app.exchanges)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class IdHead:
+    """Makes the stateless stage of such an app: it routes events, and hashes of those of these streams."""
+
+    schemas: tuple[StreamSchema, ...]
+    streams: tuple[DeduplicatedStream, ...]
+
+    def __call__(self) -> IdRouter:
+        from streamcore.engine.deduplication.kernel import IdRouter
+
+        return IdRouter(self.schemas, self.streams)
+
+
+@dataclass(frozen=True, slots=True)
+class IdStage:
+    """Makes the kernel of the stage on a worker."""
+
+    streams: tuple[DeduplicatedStream, ...]
+    max_ids: int
+
+    def __call__(self) -> IdKernel:
+        from streamcore.engine.deduplication.kernel import IdKernel
+
+        return IdKernel(self.streams, self.max_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateFilterFactory:
+    """Makes the event filter behind the stage on a worker."""
+
+    streams: tuple[DeduplicatedStream, ...]
+    write_late: WriteLate
+
+    def __call__(self) -> DuplicateFilter:
+        from streamcore.engine.deduplication.kernel import DuplicateFilter
+
+        return DuplicateFilter(self.streams, self.write_late)
 
 
 @dataclass(frozen=True, slots=True)

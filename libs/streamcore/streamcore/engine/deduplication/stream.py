@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamcore.kernel import DEDUPLICATION, StreamKey
 from streamcore.schema import StreamSchema
 
-#: The route of the rows that the stage gets. The routes of an app's own exchanges are from 0.
-_ROUTE = -1
+#: The routes of the rows that the stage gets, and of its verdicts. The routes of an app's own exchanges are from 0.
+_ROUTE, _VERDICTS = -1, -2
+#: The column with the hash of an id: ``streamcore.state.table.HASH``, whose module the driver does not load.
+ID_HASH = "__hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,18 @@ class DeduplicatedStream:
 
     @property
     def rows(self) -> StreamKey:
-        """The name of the exchange that brings its events to the stage."""
+        """The name of the exchange that brings its events, or what identifies them, to the stage."""
         return StreamKey(self.schema.name, _ROUTE)
+
+    @property
+    def verdicts(self) -> StreamKey:
+        """The name of the exchange that brings the verdicts to all shards behind the stage."""
+        return StreamKey(self.schema.name, _VERDICTS)
+
+    @property
+    def keys(self) -> Sequence[StreamKey]:
+        """The names of the exchanges that bring its events to an app without a stateless stage, one for each key."""
+        return [StreamKey(self.schema.name, route) for route in range(len(self.schema.keys))]
 
     @property
     def key(self) -> tuple[str, ...]:

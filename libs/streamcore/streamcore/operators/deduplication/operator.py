@@ -40,7 +40,7 @@ from streamcore.hashing import UInt64Array, fingerprint_columns, hash_contents
 from streamcore.limits import MAX_EVENT_IDS
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.deduplication.paging import PagedIds
-from streamcore.operators.deduplication.seen_ids import NO_ENTRY, IdHashes, Mask, SeenIds
+from streamcore.operators.deduplication.seen_ids import CONTENT, NESTED_CONTENT, NO_ENTRY, IdHashes, Mask, SeenIds
 from streamcore.operators.deduplication.within_cut import NO_ROW, repeated_within_cut
 from streamcore.schema import EVENT_MS
 from streamcore.state.key_value_table import KeyValueTable
@@ -83,7 +83,7 @@ class Deduplication:
     far apart in event time two rows of an id can be and still be one event. ``max_ids``: how many ids a shard stores
     after a cut, at 40 to 85 bytes each. ``content_columns``: if given, duplicates whose values in them differ from
     those of the row that passed are counted, at 8 more bytes for each id. If a row is near two rows of its id that
-    passed, it is compared with one of them.
+    passed, it is compared with one of them. ``nested_contents``: whether values in them are arrays, structs or maps.
     """
 
     id_columns: tuple[str, ...]
@@ -92,6 +92,7 @@ class Deduplication:
     when_full: WhenFull = WhenFull.PASS
     duplicates: Duplicates = Duplicates.PORT
     content_columns: tuple[str, ...] = ()
+    nested_contents: bool = False
 
     def __post_init__(self) -> None:
         if not self.id_columns or len(set(self.id_columns)) < len(self.id_columns):
@@ -120,13 +121,31 @@ class Deduplication:
             raise ConfigError(f"deduplication: the rows need their event time in {EVENT_MS!r} as Int64")
 
 
+@dataclass(frozen=True, slots=True)
+class DecidedRows:
+    """The rows that do not pass, as masks."""
+
+    late: Mask
+    duplicate: Mask
+
+
+def with_lateness(late: pl.DataFrame, watermark_ms: int, horizon_ms: int) -> pl.DataFrame:
+    """Return late rows with ``LATE_REASON`` and ``LATENESS_MS``."""
+    expired = pl.col(EVENT_MS) < watermark_ms - horizon_ms
+    return late.with_columns(
+        pl.when(expired).then(pl.lit(_EXPIRED)).otherwise(pl.lit(_EVICTED)).alias(LATE_REASON),
+        (watermark_ms - pl.col(EVENT_MS)).clip(lower_bound=0).alias(LATENESS_MS),
+    )
+
+
 class Deduplicate:
     """The operator of a deduplication. It has one input."""
 
     def __init__(self, spec: Deduplication, schema: Mapping[str, pl.DataType]) -> None:
         spec.check(schema)
         self.spec = spec
-        self._seen = SeenIds(spec.horizon_ms, with_contents=bool(spec.content_columns))
+        stored = NESTED_CONTENT if spec.nested_contents else CONTENT
+        self._seen = SeenIds(spec.horizon_ms, content=stored if spec.content_columns else None)
         self.paged_state = PagedIds(self._seen)
         self._limits = KeyValueTable(merged(_latest_floor))
         self._counts = {"duplicates": 0, "late": 0, "without_id": 0, "not_remembered": 0, "evicted": 0}
@@ -140,24 +159,30 @@ class Deduplicate:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         (rows,) = inputs
-        first_ms = self._first_remembered_ms(time.watermark_ms)
         columns = rows.select(self.spec.id_columns).get_columns()
         ids = IdHashes(*fingerprint_columns(columns, rows.height), rows[EVENT_MS].to_numpy(), self._hash_contents(rows))
-        has_id = _without_nulls(columns, rows.height)
+        decided = self.decide(ids, without_nulls(columns, rows.height), time)
+        dropped = decided.late | decided.duplicate
+        passed = rows.filter(pl.Series(~dropped)) if dropped.any() else rows
+        late = rows.filter(pl.Series(decided.late))
+        ports = {MAIN: passed, LATE: with_lateness(late, time.watermark_ms, self.spec.horizon_ms)}
+        if self.spec.duplicates is Duplicates.PORT:
+            ports[DUPLICATES] = rows.filter(pl.Series(decided.duplicate))
+        return ports
+
+    def decide(self, ids: IdHashes, has_id: Mask, time: CutTime) -> DecidedRows:
+        """Decide on rows in order of arrival, and remember the ids of those that pass. ``has_id``: those whose id is
+        not null."""
+        first_ms = self._first_remembered_ms(time.watermark_ms)
         late = has_id & (ids.event_ms < first_ms)
         checked = has_id & ~late
         ids = ids.where(checked)
         is_duplicate = self._find_duplicates(ids, first_ms)
-        duplicate = np.zeros(rows.height, dtype=bool)
+        duplicate = np.zeros(len(has_id), dtype=bool)
         duplicate[checked] = is_duplicate
         self._remember(ids.where(~is_duplicate), time.next_watermark_ms)
         self._count(duplicates=int(is_duplicate.sum()), late=int(late.sum()), without_id=int((~has_id).sum()))
-        dropped = late | duplicate
-        passed = rows.filter(pl.Series(~dropped)) if dropped.any() else rows
-        ports = {MAIN: passed, LATE: self._late(rows, late, time.watermark_ms)}
-        if self.spec.duplicates is Duplicates.PORT:
-            ports[DUPLICATES] = rows.filter(pl.Series(duplicate))
-        return ports
+        return DecidedRows(late, duplicate)
 
     def tables(self) -> Mapping[str, StateTable]:
         return {"seen": self._seen, "limits": self._limits}
@@ -209,13 +234,6 @@ class Deduplicate:
         is_duplicate[new] = again
         return is_duplicate
 
-    def _late(self, rows: pl.DataFrame, late: Mask, watermark_ms: int) -> pl.DataFrame:
-        expired = pl.col(EVENT_MS) < watermark_ms - self.spec.horizon_ms
-        return rows.filter(pl.Series(late)).with_columns(
-            pl.when(expired).then(pl.lit(_EXPIRED)).otherwise(pl.lit(_EVICTED)).alias(LATE_REASON),
-            (watermark_ms - pl.col(EVENT_MS)).clip(lower_bound=0).alias(LATENESS_MS),
-        )
-
     # --- remembering --------------------------------------------------------------------------------------------
 
     def _remember(self, ids: IdHashes, next_watermark_ms: int) -> None:
@@ -250,9 +268,10 @@ def _latest_floor(rows: pl.DataFrame) -> pl.DataFrame:
     return rows[:0] if latest is None else rows[[latest]]
 
 
-def _without_nulls(columns: Sequence[pl.Series], height: int) -> Mask:
-    without_nulls = np.ones(height, dtype=bool)
+def without_nulls(columns: Sequence[pl.Series], height: int) -> Mask:
+    """Return a mask of the rows without a null."""
+    mask = np.ones(height, dtype=bool)
     for column in columns:
         if column.null_count():
-            without_nulls &= column.is_not_null().to_numpy()
-    return without_nulls
+            mask &= column.is_not_null().to_numpy()
+    return mask

@@ -36,6 +36,8 @@ Number = TypeVar("Number", np.uint64, np.int64)
 
 CHECK = "check"
 CONTENT = "content"
+#: The same for contents with nested values: versions that hashed these in another way have stored ``CONTENT``.
+NESTED_CONTENT = "nested_content"
 #: The number of slices in a horizon. Entries expire one slice at a time.
 SLICES = 64
 #: The index hashes an id together with its cell: a stretch of event time of this many horizons. So a probe path holds
@@ -75,16 +77,17 @@ NO_ENTRY = -1
 class SeenIds:
     """The state table of ids and event times. The event times of one id are further apart than the horizon.
 
-    ``with_contents``: whether the entries have the hash of the content.
+    ``content``: the name of the stored column with the hash of the content; None: the entries have none.
     """
 
-    def __init__(self, horizon_ms: int, *, with_contents: bool = False) -> None:
+    def __init__(self, horizon_ms: int, *, content: str | None = None) -> None:
         self.horizon_ms = horizon_ms
+        self._content = content
         self._none = IdHashes(
             np.empty(0, np.uint64),
             np.empty(0, np.uint64),
             np.empty(0, np.int64),
-            np.empty(0, np.uint64) if with_contents else None,
+            None if content is None else np.empty(0, np.uint64),
         )
         self.slice_ms = -(-horizon_ms // SLICES)
         self._cell_ms = _CELL_HORIZONS * (horizon_ms + 1)
@@ -164,15 +167,15 @@ class SeenIds:
     def changes(self) -> pl.DataFrame:
         new = self._entries.take(slice(self._written, self._count))
         self._written = self._count
-        return _frame(new.where(self._is_live(new)))
+        return self._frame(new.where(self._is_live(new)))
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         entries = self._current_entries()
         entries = entries.take(rows_in_bucket(entries.hashes, bucket, buckets))
-        return _frame(entries.where(self._is_live(entries)))
+        return self._frame(entries.where(self._is_live(entries)))
 
     def load(self, rows: pl.DataFrame) -> None:
-        self.add(_ids(rows))
+        self.add(self._ids(rows))
         self._written = self._count
 
     # --- paging -------------------------------------------------------------------------------------------------
@@ -200,20 +203,28 @@ class SeenIds:
         _count_slices(self._slices, kept, self.slice_ms, 1)
         self._rebuild(kept)
         self._written = self._count
-        return _frame(taken)
+        return self._frame(taken)
 
     def count_cold(self, rows: pl.DataFrame, sign: int) -> None:
         """Count these rows as cold (``sign`` 1), or as not cold any more (-1)."""
-        ids = _ids(rows)
+        ids = self._ids(rows)
         _count_slices(self.cold_slices, ids.where(self._is_live(ids)), self.slice_ms, sign)
 
     def live(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that may still have an effect."""
-        return rows.filter(pl.Series(self._is_live(_ids(rows))))
+        return rows.filter(pl.Series(self._is_live(self._ids(rows))))
 
     def is_expired(self, newest_ms: int) -> bool:
         """Return whether rows up to this event time have no effect any more."""
         return newest_ms < self._first_slice * self.slice_ms
+
+    def _ids(self, rows: pl.DataFrame) -> IdHashes:
+        contents = None if self._content is None else rows[self._content].to_numpy()
+        return IdHashes(rows[HASH].to_numpy(), rows[CHECK].to_numpy(), rows[EVENT_MS].to_numpy(), contents)
+
+    def _frame(self, ids: IdHashes) -> pl.DataFrame:
+        names = (HASH, CHECK, EVENT_MS, *(() if self._content is None else (self._content,)))
+        return pl.DataFrame(dict(zip(names, _columns(ids), strict=True)))
 
     # --- columns ------------------------------------------------------------------------------------------------
 
@@ -293,11 +304,6 @@ class SeenIds:
         return found
 
 
-def _ids(rows: pl.DataFrame) -> IdHashes:
-    contents = rows[CONTENT].to_numpy() if CONTENT in rows.columns else None
-    return IdHashes(rows[HASH].to_numpy(), rows[CHECK].to_numpy(), rows[EVENT_MS].to_numpy(), contents)
-
-
 def _count_slices(slices: dict[int, int], ids: IdHashes, slice_ms: int, sign: int) -> None:
     for number, count in _by_slice(ids, slice_ms):
         slices[number] = slices.get(number, 0) + sign * count
@@ -317,7 +323,3 @@ def _resize(column: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:
     larger = np.empty(size, dtype=column.dtype)
     larger[: len(column)] = column
     return larger
-
-
-def _frame(ids: IdHashes) -> pl.DataFrame:
-    return pl.DataFrame(dict(zip((HASH, CHECK, EVENT_MS, CONTENT), _columns(ids), strict=False)))

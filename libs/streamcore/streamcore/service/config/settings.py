@@ -14,7 +14,7 @@ from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
-from streamcore.limits import MAX_EVENT_IDS, Limits, StateSettings
+from streamcore.limits import MAX_EVENT_IDS, MAX_RECORD_VALUES, Limits, StateSettings
 from streamcore.offsets import PLACE_PATTERN
 from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.service.config.documents import Document, NotNegative, Positive
@@ -172,6 +172,13 @@ class ServiceSettings(Document):
         Positive,
         Field(description="Largest size of a record in bytes; larger ones are rejected."),
     ] = 256 * 1024
+    max_record_values: Annotated[
+        Positive,
+        Field(
+            description="Most values in the arrays and maps of a record; one with more is rejected. An element that is "
+            "a struct also counts as each of its declared members, and an entry of a map as key and value."
+        ),
+    ] = MAX_RECORD_VALUES
     events_per_cut: Annotated[
         Positive,
         Field(description="Largest number of events in a batch."),
@@ -275,4 +282,5 @@ class ServiceSettings(Document):
             self.events_per_cut,
             control_records_per_cut=self.control_records_per_cut,
             max_event_ids=self.max_event_ids,
+            max_record_values=self.max_record_values,
         )

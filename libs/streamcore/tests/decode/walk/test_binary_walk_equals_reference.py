@@ -10,12 +10,22 @@ import sys
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
 
 from streamcore.decode.scalar.record import RejectedRecord
 from tests.harness.decode import random_avro, random_protobuf
-from tests.harness.decode.binary_answers import CLOCK_MS, HEAD, Decoding, avro_decoding, digest, proto_decoding
+from tests.harness.decode.binary_answers import (
+    CLOCK_MS,
+    FEW_VALUES,
+    HEAD,
+    Decoding,
+    avro_decoding,
+    digest,
+    proto_decoding,
+)
+from tests.harness.decode.column_values import count_inside
 from tests.harness.decode.random_protobuf import GROUP, by_key, without_other_fields_in_entries
 from tests.harness.decode.spoil import spoil
 from tests.harness.run import profiles
@@ -121,6 +131,38 @@ def test_spoiled_protobuf_records_are_read_as_googles_library_reads_them_or_reje
     assert rejected > COUNT * RECORDS / 10
     assert accepted > COUNT
     assert unread < accepted / 4
+
+
+def check_counts(full: Decoding, few: Decoding, records: list[bytes]) -> int:
+    """Check of each record which has all its values read that it is rejected if these are more than a few, by the
+    walk too; return how many are."""
+    rejected = 0
+    answers = zip(records, full.walk(records), few.walk(records), strict=True)
+    for record, row, of_few in answers:
+        expected = full.reference(record, CLOCK_MS)
+        if isinstance(expected, RejectedRecord):
+            continue
+        columns = [pa.array([v], f.type.arrow) for v, f in zip(expected, full.stream.fields, strict=True)]
+        too_many = sum(map(count_inside, columns)) > FEW_VALUES.max_record_values
+        said = few.reference(record, CLOCK_MS)
+        assert too_many == isinstance(said, RejectedRecord), (record, said)
+        assert not isinstance(said, RejectedRecord) or said.code.value == "too_many_values"
+        assert row is None or too_many == (of_few is None), record
+        rejected += too_many
+    return rejected
+
+
+@pytest.mark.slow
+def test_walks_and_references_count_values_as_the_columns_have_them() -> None:
+    of_avro = of_protobuf = 0
+    for seed in range(SEED, SEED + COUNT):
+        avro, proto, chance = random_avro.make_case(seed), random_protobuf.make_case(seed), random.Random(seed)
+        pair = (avro_decoding(avro.schema, avro.stream), avro_decoding(avro.schema, avro.stream, FEW_VALUES))
+        of_avro += check_counts(*pair, [avro.write(chance)[0] for _ in range(RECORDS)])
+        pair = (proto_decoding(proto.text, proto.stream), proto_decoding(proto.text, proto.stream, FEW_VALUES))
+        of_protobuf += check_counts(*pair, [HEAD + proto.write_plain(chance) for _ in range(RECORDS)])
+    assert min(of_avro, of_protobuf) > COUNT * RECORDS / 20
+    assert max(of_avro, of_protobuf) < COUNT * RECORDS * 0.9
 
 
 @pytest.mark.slow

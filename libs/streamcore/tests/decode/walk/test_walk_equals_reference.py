@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,6 +18,7 @@ from streamcore.decode.scalar.json import decode_one
 from streamcore.decode.scalar.record import RejectedRecord
 from streamcore.decode.walk.decoder import RecordWalk
 from streamcore.timestamps import load_zone
+from tests.harness.decode.column_values import count_inside
 from tests.harness.decode.hostile_json import STREAMS, make_records
 from tests.harness.decode.walk_answers import CLOCK_MS, LIMITS, all_answers, digest, walk_answers, walk_records
 
@@ -37,11 +39,11 @@ def by_bits(value: object) -> object:
 @pytest.mark.slow
 def test_what_the_walk_accepts_the_reference_accepts_with_the_same_values() -> None:
     accepted = rejected = left = 0
-    for stream, extra, records, answers in all_answers(SEED, COUNT):
+    for stream, extra, limits, records, answers in all_answers(SEED, COUNT):
         schema = STREAMS[stream]
         zone = ZoneInfo(schema.zone)
         for record, answer in zip(records, answers, strict=True):
-            expected = decode_one(schema, record, clock_ms=CLOCK_MS, zone=zone, limits=LIMITS, extra_fields=extra)
+            expected = decode_one(schema, record, clock_ms=CLOCK_MS, zone=zone, limits=limits, extra_fields=extra)
             if answer is None:
                 rejected += isinstance(expected, RejectedRecord)
                 left += not isinstance(expected, RejectedRecord)
@@ -57,6 +59,23 @@ def test_what_the_walk_accepts_the_reference_accepts_with_the_same_values() -> N
 def test_the_walk_leaves_no_ordinary_record_to_the_reference(stream: str) -> None:
     for extra in ExtraFields:
         assert None not in walk_answers(stream, extra, make_records(stream, SEED, COUNT, 0.0))
+
+
+@pytest.mark.parametrize("few", [0, 1, 12, 40])
+def test_walk_and_reference_count_values_as_the_columns_have_them(few: int) -> None:
+    records, schema, extra = make_records("typed", SEED, COUNT, 0.0), STREAMS["typed"], ExtraFields.REJECT
+    walk = RecordWalk(schema, load_zone(schema.zone), LIMITS, extra)
+    columns = walk_records(walk, pa.array(records, pa.large_binary())).columns.combine_chunks()
+    expected = [
+        sum(count_inside(column.chunk(0).slice(row, 1)) for column in columns.columns) > few
+        for row in range(len(records))
+    ]
+    limits = replace(LIMITS, max_record_values=few)
+    assert [answer is None for answer in walk_answers("typed", extra, records, limits)] == expected
+    zone = ZoneInfo(schema.zone)
+    said = [decode_one(schema, r, clock_ms=CLOCK_MS, zone=zone, limits=limits, extra_fields=extra) for r in records]
+    assert [isinstance(one, RejectedRecord) and one.code == "too_many_values" for one in said] == expected
+    assert COUNT / 20 < sum(expected) <= COUNT
 
 
 @pytest.mark.slow

@@ -5,9 +5,8 @@ from __future__ import annotations
 from streamcore.decode.walk.binary.columns import (
     CAPACITY,
     COUNT,
-    MARK,
     WANTED,
-    are_too_many,
+    WIDTH,
     begin_record,
     has_required,
     take_back,
@@ -82,6 +81,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
     stack: Int64s,
     scratch: Bytes,
     max_depth: int,
+    values_left: int,
     values: Int64s,
     lengths: Int64s,
     found: Bytes,
@@ -91,7 +91,7 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
     ``values``, ``lengths``, ``found``: the columns (``fields.read_field``); strings have their position in ``data``,
     symbols -1 minus that in the names. The length of an array or a map is the number of its elements. ``stack``: room
     for open arrays, each with the items that are left and the row around it, and for calls, each with the step behind
-    it and the depth around it. ``scratch``: for short texts.
+    it and the depth around it. ``scratch``: for short texts. ``values_left``: the most values in arrays and maps.
     """
     step, top, depth = 0, 0, 0
     while True:
@@ -188,10 +188,13 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
                 if at < 0 or number < _INT_MIN:
                     return UNSURE
                 number = -number
-            level = steps[step, LEVEL]
+            level, size = steps[step, LEVEL], steps[step, P]
             first = levels[level, COUNT]
-            if top + 2 > len(stack) or are_too_many(number, steps[step, P], end - at, first - levels[level, MARK]):
+            if top + 2 > len(stack) or (size > 0 and number > (end - at) // size):
                 return UNSURE
+            if number > values_left // levels[level, WIDTH]:
+                return UNSURE
+            values_left -= number * levels[level, WIDTH]
             if first + number > levels[level, CAPACITY]:
                 levels[level, WANTED] = first + number
                 return OUT_OF_ROOM
@@ -255,8 +258,8 @@ def walk_datum(  # noqa: PLR0915 - one loop over all operations: a call for each
 
 @entry(
     "int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], int64, int64[:, ::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], int64[::1], int64, int64[::1], int64[::1], uint8[::1],"
-    " boolean[::1])"
+    " int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], int64[::1], int64, int64, int64[::1], int64[::1],"
+    " uint8[::1], boolean[::1])"
 )
 def walk_datums(
     source: Bytes,
@@ -271,6 +274,7 @@ def walk_datums(
     scratch: Bytes,
     required: Int64s,
     max_depth: int,
+    max_values: int,
     values: Int64s,
     lengths: Int64s,
     found: Bytes,
@@ -293,6 +297,7 @@ def walk_datums(
             stack,
             scratch,
             max_depth,
+            max_values,
             values,
             lengths,
             found,

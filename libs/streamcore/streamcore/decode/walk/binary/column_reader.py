@@ -18,7 +18,15 @@ from streamcore.decode.walk.arrays import (
     scalar_array,
     struct_array,
 )
-from streamcore.decode.walk.binary.columns import CAPACITY, COLUMN_BASE, COLUMN_LEVEL, COUNT, WANTED
+from streamcore.decode.walk.binary.columns import (
+    CAPACITY,
+    COLUMN_BASE,
+    COLUMN_LEVEL,
+    COUNT,
+    LEVEL_COLUMNS,
+    WANTED,
+    WIDTH,
+)
 from streamcore.decode.walk.binary.layout import Place
 from streamcore.decode.walk.binary.primitives import FLOAT_BITS, WHOLE_DOUBLE
 from streamcore.decode.walk.binary.steps import Int64s
@@ -30,15 +38,15 @@ from streamcore.schema import Kind, Type
 
 class WalkedColumns:
     """The columns of a batch. ``columns``, ``levels``: as of the module ``columns``. ``values``, ``lengths`` and
-    ``found``: those of all columns, one column behind the other."""
+    ``found``: those of all columns, one column behind the other. ``widths``: of the levels (``WIDTH``)."""
 
-    def __init__(self, column_levels: Int64s, capacities: Int64s) -> None:
+    def __init__(self, column_levels: Int64s, widths: Int64s, capacities: Int64s) -> None:
         rooms = capacities[column_levels]
         self.columns = np.zeros((len(column_levels), 2), np.int64)
         self.columns[:, COLUMN_LEVEL] = column_levels
         self.columns[1:, COLUMN_BASE] = np.cumsum(rooms)[:-1]
-        self.levels = np.zeros((len(capacities), 4), np.int64)
-        self.levels[:, CAPACITY] = capacities
+        self.levels = np.zeros((len(capacities), LEVEL_COLUMNS), np.int64)
+        self.levels[:, WIDTH], self.levels[:, CAPACITY] = widths, capacities
         size = int(rooms.sum())
         self.values, self.lengths = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.found = np.zeros(size, np.uint8)
@@ -53,7 +61,8 @@ class WalkedColumns:
         """Return larger columns with the same content: with the room that a record needs, and twice what was there."""
         old = self.levels[:, CAPACITY]
         wanted = self.levels[:, WANTED]
-        grown = WalkedColumns(self.columns[:, COLUMN_LEVEL], np.where(wanted > old, np.maximum(2 * old, wanted), old))
+        rooms = np.where(wanted > old, np.maximum(2 * old, wanted), old)
+        grown = WalkedColumns(self.columns[:, COLUMN_LEVEL], self.levels[:, WIDTH], rooms)
         grown.levels[:, COUNT] = self.levels[:, COUNT]
         for column, (level, base) in enumerate(self.columns):
             used = old[0] if level == 0 else self.levels[level, COUNT]

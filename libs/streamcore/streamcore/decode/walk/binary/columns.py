@@ -15,11 +15,10 @@ from streamcore.decode.walk.words import Bytes
 
 #: The columns of ``columns``: the level of a column, and where its values begin.
 COLUMN_LEVEL, COLUMN_BASE = range(2)
-#: The columns of ``levels``: the rows in use, those that there is room for, those in use before the record, and those
-#: that a record needs.
-COUNT, CAPACITY, MARK, WANTED = range(4)
-#: The most elements without bytes in a list of one record.
-_MAX_EMPTY: Final = 10_000
+#: The columns of ``levels``: the rows in use, those that there is room for, those in use before the record, those that
+#: a record needs, and the values of a row (``streamcore.decode.scalar.value_counts``).
+COUNT, CAPACITY, MARK, WANTED, WIDTH = range(5)
+LEVEL_COLUMNS: Final = 5
 
 
 @inlined
@@ -51,9 +50,3 @@ def has_required(row: int, required: Int64s, columns: Int64s, found: Bytes) -> b
     for i in range(len(required)):
         good = good and found[columns[required[i], COLUMN_BASE] + row] != ABSENT
     return good
-
-
-@inlined
-def are_too_many(number: int, least_bytes: int, bytes_left: int, rows_so_far: int) -> bool:
-    """Return whether a list cannot have so many further elements."""
-    return number > bytes_left // least_bytes if least_bytes > 0 else number + rows_so_far > _MAX_EMPTY

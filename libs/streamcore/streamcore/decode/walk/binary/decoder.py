@@ -32,7 +32,7 @@ class BinaryWalk:
     def __init__(
         self, schema: StreamSchema, limits: DecodeLimits, layout: Layout, steps: Steps, walk: Callable[..., int]
     ) -> None:
-        self._walk, self._steps, self._layout, self._max_depth = walk, steps, layout, limits.max_depth
+        self._walk, self._steps, self._layout, self._limits = walk, steps, layout, limits
         self._zone, self._columns = load_zone(schema.zone), RecordColumns(schema, limits)
         self._types = [f.type for f in schema.fields]
         self._required = np.array([i for i, f in enumerate(schema.fields) if not f.nullable], np.int64)
@@ -40,6 +40,7 @@ class BinaryWalk:
         self._stack, self._scratch = np.zeros(_STACK, np.int64), np.zeros(MAX_SHORT_TEXT + PAD, np.uint8)
         self._column_levels = np.array([*layout.levels, *steps.more_levels], np.int64)
         self._rows_per_record = np.ones(int(self._column_levels.max()) + 1)
+        self._widths = np.bincount(layout.levels, minlength=len(self._rows_per_record))
 
     @classmethod
     def of_avro(cls, schema: StreamSchema, limits: DecodeLimits, layout: Layout, steps: Steps) -> BinaryWalk:
@@ -57,7 +58,7 @@ class BinaryWalk:
         """Decode the records between these positions of ``source``. ``clock_ms``: the clock of the cut, which limits
         event times. ``fields``: as in ``RawBatch``."""
         count, sure = len(starts), np.zeros(len(starts), np.bool_)
-        walked = WalkedColumns(self._column_levels, self._capacities(count))
+        walked = WalkedColumns(self._column_levels, self._widths, self._capacities(count))
         steps, row = self._steps.steps.copy(), 0
         while True:
             steps[:, BASE] = walked.bases_of(steps[:, COLUMN])
@@ -75,7 +76,8 @@ class BinaryWalk:
                 self._stack,
                 self._scratch,
                 self._required,
-                self._max_depth,
+                self._limits.max_depth,
+                self._limits.max_record_values,
                 walked.values,
                 walked.lengths,
                 walked.found,

@@ -8,6 +8,7 @@ from streamcore.decode.walk.binary.columns import (
     CAPACITY,
     COUNT,
     WANTED,
+    WIDTH,
     begin_record,
     has_required,
     take_back,
@@ -175,6 +176,7 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
     levels: Int64s,
     stack: Int64s,
     scratch: Bytes,
+    values_left: int,
     values: Int64s,
     lengths: Int64s,
     found: Bytes,
@@ -241,6 +243,9 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
         if nodes[child, OP] == LIST:
             level, index = nodes[child, LEVEL], nodes[child, BASE] + row
             target = levels[level, COUNT]
+            values_left -= levels[level, WIDTH]
+            if values_left < 0:
+                return UNSURE
             if target >= levels[level, CAPACITY]:
                 levels[level, WANTED] = target + 1
                 return OUT_OF_ROOM
@@ -335,8 +340,8 @@ def walk_message(  # noqa: PLR0915 - one loop over all operations: a call for ea
 
 @entry(
     "int64(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], int64, int64[:, ::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], int64[::1], int64, int64[::1], int64[::1], uint8[::1],"
-    " boolean[::1])"
+    " int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], int64[::1], int64, int64, int64[::1], int64[::1],"
+    " uint8[::1], boolean[::1])"
 )
 def walk_messages(
     source: Bytes,
@@ -351,6 +356,7 @@ def walk_messages(
     scratch: Bytes,
     required: Int64s,
     max_depth: int,
+    max_values: int,
     values: Int64s,
     lengths: Int64s,
     found: Bytes,
@@ -360,7 +366,19 @@ def walk_messages(
     while row < len(starts):
         begin_record(levels)
         state = walk_message(
-            source, starts[row], ends[row], row, nodes, symbols, levels, stack, scratch, values, lengths, found
+            source,
+            starts[row],
+            ends[row],
+            row,
+            nodes,
+            symbols,
+            levels,
+            stack,
+            scratch,
+            max_values,
+            values,
+            lengths,
+            found,
         )
         sure[row] = state == SURE and has_required(row, required, columns, found)
         if not sure[row]:

@@ -1,0 +1,50 @@
+"""Decodes the records of topics to the events of the streams that a rule reads, numbered as in an app."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from headgate.records.decoder import EventDecoder
+from headgate.records.formats import RecordFormats
+from rulecore.streams import RuleInput
+from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.schema import PARTITION
+from streamcore.schema.record_layout import header_names, reads_timestamps
+
+
+class TopicDecoder:
+    """Decodes records of the topics of ``source``. A record of a topic with several streams is offered to each."""
+
+    def __init__(self, source: RuleInput, clock_ms: int, formats: RecordFormats) -> None:
+        self.source = source
+        self._decoders: dict[str, EventDecoder] = {
+            one.schema.name: formats.decoder(one.schema, one.topic, clock_ms) for one in source.streams
+        }
+        self.headers = sorted({name for one in source.streams for name in header_names(one.schema)})
+        self.reads_timestamps = any(reads_timestamps(one.schema) for one in source.streams)
+
+    def __call__(self, records: pa.RecordBatch, topic: str) -> dict[str, pl.DataFrame]:
+        """Decode records of a topic (``raw.RAW``); return the events by stream."""
+        shift = pl.col(PARTITION) + pl.lit(self.source.source(topic) * PARTITIONS_PER_TOPIC, pl.Int32)
+        return {
+            schema.name: self._decoders[schema.name](records, topic).with_columns(shift)
+            for schema in self.source.streams_of(topic)
+        }
+
+    def no_events(self) -> dict[str, pl.DataFrame]:
+        """Return a frame of no events for each stream."""
+        return {name: decode.no_events() for name, decode in self._decoders.items()}
+
+    def take_dead_letters(self) -> Mapping[str, int]:
+        """Return the number of rejected records since the last call, by reason, and reset it."""
+        return sum((Counter(one.take_dead_letters()) for one in self._decoders.values()), Counter[str]())
+
+
+def key_conditions(events: pl.DataFrame, key: Mapping[str, object]) -> list[pl.Expr]:
+    """Return the conditions on events of one stream with this key. A column that the stream does not have is NULL."""
+    columns = {name: pl.col(name) if name in events.columns else pl.lit(None) for name in key}
+    return [columns[name].eq_missing(pl.lit(value)) for name, value in key.items()]
