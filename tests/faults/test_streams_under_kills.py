@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from headgate.main import run
-from rulecore.documents.stream_records import StreamPublication
+from streamcore.engine.publication import StreamPublication
 from tests.conftest import NewApp
 from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules

@@ -285,19 +285,19 @@ def publish(
     from headgate.records.stream_files import read_document
     from headgate.rules.publish import ControlChange, note_for_user
     from headgate.rules.publish import publish as send
-    from rulecore.documents.stream_records import StreamPublication
+    from streamcore.engine.publication import StreamPublication
     from streamcore.errors import ConfigError
-    from streamcore.schema.published_stream import PublishedStream
+    from streamcore.schema.published_document import PublishedDocument
 
     changes = []
     for file in files:
         document = read_document(file)
         try:
-            stream = PublishedStream.of(topic or "", document)
+            schema = PublishedDocument.of(topic or "", document).schema
         except ConfigError as error:
             raise InputError(f"{file}: {error}; nothing was published") from None
         record = StreamPublication(document, topic)
-        changes.append(ControlChange(record.key, record.encode(), stream.name, stream.version))
+        changes.append(ControlChange(record.key, record.encode(), schema.name, schema.version))
     kafka, topics = running_app(login, app)
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)

@@ -96,12 +96,9 @@ def read_formats(path: Path | None) -> RecordFormats:
     by_topic: dict[str, InputFormat] = {}
     for stream in streams:
         by_topic.setdefault(stream.topic, stream.input_format())
-    by_stream: dict[str, InputFormat] = {}
-    topics: dict[str, str] = {}
-    for stream in streams:
-        name = stream.stream_schema().name
-        by_stream[name], topics[name] = stream.input_format(), stream.topic
-    return RecordFormats(by_stream, by_topic, registry, topics)
+    by_name = {stream.stream_schema().name: stream for stream in streams}
+    by_stream = {name: stream.input_format() for name, stream in by_name.items()}
+    return RecordFormats(by_stream, by_topic, registry, {name: stream.topic for name, stream in by_name.items()})
 
 
 def read_topic_format(path: Path, topic: str) -> RecordFormats:

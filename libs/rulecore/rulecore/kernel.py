@@ -47,7 +47,7 @@ from rulecore.union_events import union_events
 from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES, ControlRecord, Cut, KernelOutput, StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
-from streamcore.schema.published_stream import PublishedStream
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.state.scope import REPLICATED, TableScope, keyed_by
 from streamcore.watermark import NO_WATERMARK
@@ -79,7 +79,7 @@ class RulesKernel:
         self.list_columns: dict[str, tuple[ListColumn, ...]] = {}
         self.unions: list[str] = []  # of streams, that rules read
         self.streams = StreamChanges(config.sources, self.limits.record_bytes)
-        self.published: list[PublishedStream] = []  # in this cut
+        self.published: list[PublishedDocument] = []  # in this cut
         self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
         self.groups: dict[GroupId, RuleGroup] = {}

@@ -22,7 +22,7 @@ from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS, KeySpace
 from streamcore.limits import Limits, StateSettings
 from streamcore.offsets import PARTITIONS_PER_TOPIC, source_index, source_partitions
 from streamcore.schema import Kind, StreamSchema
-from streamcore.schema.published_stream import PublishedStream
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.schema.record_layout import header_names, reads_timestamps
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import CONTROL as CONTROL_LANE
@@ -191,7 +191,7 @@ class App:
     state: StateSettings = field(default_factory=StateSettings)
     limits: Limits = field(default_factory=Limits)
     event_filter: EventFilterFactory | None = None
-    rebuild: Callable[[Sequence[PublishedStream]], App] | None = field(default=None, compare=False, repr=False)
+    rebuild: Callable[[Sequence[PublishedDocument]], App] | None = field(default=None, compare=False, repr=False)
     data_keys: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
@@ -230,7 +230,7 @@ class App:
                 "event time"
             )
 
-    def with_streams(self, published: Sequence[PublishedStream]) -> App:
+    def with_streams(self, published: Sequence[PublishedDocument]) -> App:
         """Return the app with these streams, which were published while it ran.
 
         ``ConfigError`` if it takes none, or if they do not fit the streams of its settings.

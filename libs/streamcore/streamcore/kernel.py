@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamcore.operators.base import CutTime
-    from streamcore.schema.published_stream import PublishedStream
+    from streamcore.schema.published_document import PublishedDocument
     from streamcore.state.cold.cold_state import ColdState
     from streamcore.state.cold.paged_state import PagedState
     from streamcore.state.scope import TableScope
@@ -118,7 +118,7 @@ class KernelOutput:
     rows: Mapping[StreamKey, pl.DataFrame | pa.Table] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     progress: Sequence[Progress] = ()
-    streams: Sequence[PublishedStream] = ()
+    streams: Sequence[PublishedDocument] = ()
     fields: Mapping[str, frozenset[str]] | None = None
 
 

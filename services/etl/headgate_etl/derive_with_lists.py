@@ -15,17 +15,16 @@ from functools import partial
 import polars as pl
 
 from headgate_etl.mapping.stage import MappingStage
-from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY, STREAM_KEY
-from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
-from rulecore.documents.stream_records import is_stream
+from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY
+from rulecore.documents.status import RuleStatus, StatusKind, as_reply
 from rulecore.language import ListType
 from rulecore.lists import routing as control
 from rulecore.lists.store import ListStore, save
 from streamcore.kernel import ControlRecord
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
-from streamcore.schema.evolution import RESTART
 from streamcore.state import KeyValueTable
+from streamcore.state.scope import REPLICATED
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import CONTROL_KEY, CONTROL_VALUE
 
@@ -60,7 +59,7 @@ class DeriveOperator:
     def __init__(self, stage: MappingStage, lists: Mapping[str, ListType]) -> None:
         self.stage, self.declared = stage, lists
         self.lists = ListStore.empty()
-        self._table = KeyValueTable()
+        self._table = KeyValueTable(REPLICATED)
         self._rejected = 0
 
     @property
@@ -94,10 +93,9 @@ class DeriveOperator:
         """Apply the control records of the cut, and return the replies; only shard 0 replies."""
         if not records.height:
             return pl.DataFrame(schema=_ANSWER)
-        updates, others, deletions = control.split_records(_to_control_records(records))
+        updates, _, deletions = control.split_records(_to_control_records(records))
         before = self.lists
         outcomes = [(self._apply(record), record) for record in (*updates, *deletions)]
-        outcomes += [(_reject_stream(record), record) for record in others if is_stream(record)]
         if self.lists is not before:
             save(self.lists, self._table)
         if time.shard > 0:
@@ -123,13 +121,6 @@ class DeriveOperator:
             return None
         value = "" if declared.value is None else f" with values of {declared.value}"
         return f"the settings declare list {name} of {declared.of}{value}; publish it with these types"
-
-
-def _reject_stream(record: ControlRecord) -> RuleStatus:
-    """Return the answer to a stream's document, which only an app of rules takes while it runs."""
-    name = (record.key or b"").decode("utf-8", "replace").removeprefix(STREAM_KEY)
-    reason = f"an etl app takes no streams while it runs: {RESTART}"
-    return RuleStatus(name, None, StatusKind.REJECTED, reason, 0, 0, 0, Subject.STREAM)
 
 
 def _list_users(declared: Mapping[str, ListType], name: str) -> Sequence[str]:

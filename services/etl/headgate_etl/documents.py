@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any  # a stream's document is made of anything
 
 from pydantic import Field
 
@@ -138,12 +138,13 @@ class RouteDocument(Document):
     )
 
 
-class EtlDocument(ServiceSettings):
-    """Settings of the ETL app, before their names and expressions are checked."""
+class MappingDocument(Document):
+    """What an app does with its inputs: the part of the settings that can be published while the app runs."""
 
-    app: str = Field(
-        default="etl",
-        description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
+    version: Positive = Field(
+        default=1,
+        description="Version of the mapping. A change that is published while the app runs raises it; the app starts "
+        "with the higher version of this file and of what was published.",
     )
     inputs: Annotated[tuple[InputDocument, ...], Field(min_length=1)] = Field(
         description="Input topics with their formats and mappings."
@@ -168,6 +169,27 @@ class EtlDocument(ServiceSettings):
     )
     otherwise: str = Field(
         default=OnMissing.DEAD_LETTER.value, description="Route for rows that no other route takes, or dead_letter."
+    )
+
+
+class PublishedInput(InputDocument):
+    """An input of a document that is published: with the content of its stream file, or the name of its stream."""
+
+    stream: dict[str, Any] = Field(description="Document of the stream.")
+
+
+class PublishedMapping(MappingDocument):
+    """A document that is published while the app runs."""
+
+    inputs: Annotated[tuple[PublishedInput, ...], Field(min_length=1)] = Field(description="Input topics.")
+
+
+class EtlDocument(MappingDocument, ServiceSettings):
+    """Settings of the ETL app, before their names and expressions are checked."""
+
+    app: str = Field(
+        default="etl",
+        description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )
     delta: DeltaSettings | None = Field(default=None, description="Delta sink with the tables of its routes.")
     postgres: PostgresSettings | None = Field(

@@ -27,6 +27,7 @@ from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 
 if TYPE_CHECKING:
     from headgate_etl.documents import EtlDocument
+    from streamcore.app import Source
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,11 @@ class EtlPlan:
         return stage is not None and (any(f.lookups for f in stage.fields) or any(r.lookups for r in stage.rules))
 
 
-def build_plan(settings: EtlDocument) -> EtlPlan:
-    """Build the plan of the document. ``ConfigError`` lists everything that is wrong in it, one entry per line."""
+def build_plan(settings: EtlDocument, sources: Sequence[Source] | None = None) -> EtlPlan:
+    """Build the plan of the document. ``ConfigError`` lists everything that is wrong in it, one entry per line.
+
+    ``sources``: the streams and formats of the inputs, in their order; None: those of the files.
+    """
     problems = Problems()
     model, lists = names.read_model(settings, problems), names.read_lists(settings, problems)
     problems.raise_if_any()  # the checks below would only report consequences
@@ -72,7 +76,10 @@ def build_plan(settings: EtlDocument) -> EtlPlan:
     masks = names.read_masks(settings, model, problems)
     problems.raise_if_any()
     rules = _rules(settings, model, lists, problems)
-    inputs = [_input(settings, n, document, model, rules, problems) for n, document in enumerate(settings.inputs)]
+    inputs = [
+        _input(settings, n, document, None if sources is None else sources[n], model, rules, problems)
+        for n, document in enumerate(settings.inputs)
+    ]
     derived = _derived_stage(settings, model, lists, rules, problems)
     routes = _routes(settings, model, problems)
     _check_merged([each for each in inputs if each is not None], routes, problems)
@@ -113,6 +120,7 @@ def _input(
     settings: EtlDocument,
     number: int,
     document: InputDocument,
+    source: Source | None,
     model: Mapping[str, Field],
     rules: Sequence[RowRule],
     problems: Problems,
@@ -121,7 +129,8 @@ def _input(
     path = f"inputs.{number}"
     checked: Input | None = None
     with problems.at(f"{path}.schema_file"):
-        schema = document.stream_schema()
+        schema = document.stream_schema() if source is None else source.schema
+        input_format = document.input_format() if source is None else source.format
         given = {f.name: f.type for f in schema.fields}
         reader, fields = ExpressionReader(given, {}), []
         for name in names.mapped_fields(settings):
@@ -130,7 +139,7 @@ def _input(
         private = {*settings.mask} | {c for f in fields if f.name in settings.mask for c in columns(f.expr)}
         early = tuple(rule for rule in rules if _is_early(settings, rule))
         mapping = MappingStage(given, tuple(fields), early, (), frozenset(private))
-        checked = Input(schema, document.topic, document.input_format(), mapping)
+        checked = Input(schema, document.topic, input_format, mapping)
     return checked
 
 

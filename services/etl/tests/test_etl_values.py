@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate_etl.app import build_app
-from streamcore.engine.in_process import InProcessApp, control_record
+from streamcore.engine.in_process import InProcessApp
 from tests.harness.apps.small_etl import MAP, NOW_MS, events, letters, load, rates, rows, run
 
 FROM_EUR = {"of": "string", "value": "decimal(12,6)", "missing": "dead_letter"}
@@ -95,16 +95,6 @@ def test_a_list_of_other_types_is_rejected(tmp_path: Path) -> None:
     (answer,) = rows(output, "status")
     assert answer["status"] == "rejected"
     assert "declare list rates of string with values of long" in str(answer["reason"])
-
-
-def test_a_stream_document_is_rejected_with_what_to_do(tmp_path: Path) -> None:
-    derive = {"email": "to_text(lookup('rates', currency))"}
-    lists = {"rates": {"of": "string", "value": "long"}}
-    mapped = {name: text for name, text in MAP.items() if name != "email"}
-    output = run(load(tmp_path, mapped, derive=derive, lists=lists), [control_record(5, "stream/orders", b"{}")])
-    (answer,) = rows(output, "status")
-    assert (answer["subject"], answer["rule"], answer["status"]) == ("stream", "orders", "rejected")
-    assert "take a savepoint, change the stream file" in str(answer["reason"])
 
 
 def test_a_rejected_list_is_counted_once_whatever_the_shards(tmp_path: Path) -> None:

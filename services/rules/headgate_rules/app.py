@@ -24,7 +24,7 @@ from streamcore.app import App, Source
 from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.engine.published_streams import add_streams
 from streamcore.engine.report import Listeners
-from streamcore.schema.published_stream import PublishedStream
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.build_runner import build_runner
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
@@ -40,7 +40,7 @@ def build_app(settings: RulesSettings) -> App:
     return _build(settings, in_files, ())
 
 
-def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Sequence[PublishedStream]) -> App:
+def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]) -> App:
     """Build the app with the streams of its files and those that were published while it ran. The files are read once:
     what is written into them later is for the next start."""
     sources = add_streams(in_files, published)

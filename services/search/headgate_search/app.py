@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -18,12 +20,17 @@ from headgate_search.popularity import IS_COUNTED, MEASURES, is_inactive, to_amo
 from headgate_search.products import CODE, FIELDS, LOG_POSITION, REASON, add_faults, to_documents
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
-from streamcore.app import App
+from rulecore.documents.status import answer_record
+from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
+from streamcore.engine.published_streams import add_streams
 from streamcore.engine.report import Listeners
 from streamcore.operators.rolling.totals import RollingSpan
+from streamcore.schema import StreamSchema
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factory
+from streamcore.service.live_documents import StreamDocuments, bind_app
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.topology.stream import source
@@ -31,10 +38,14 @@ from streamcore.topology.topology import Topology
 from streamcore.wire.lanes import LATE
 
 
-def build_topology(settings: SearchSettings) -> Topology:
-    """Build the topology that turns product changes and shop events into the rows of lane ``documents``."""
-    products = source(settings.products.stream_schema(), settings.watermark)
-    events = source(settings.events.stream_schema(), settings.watermark)
+def build_topology(settings: SearchSettings, schemas: Sequence[StreamSchema] | None = None) -> Topology:
+    """Build the topology that turns product changes and shop events into the rows of lane ``documents``.
+
+    ``schemas``: of products and events; None: those of their files.
+    """
+    if schemas is None:
+        schemas = [settings.products.stream_schema(), settings.events.stream_schema()]
+    products, events = (source(schema, settings.watermark) for schema in schemas)
 
     spans = [RollingSpan(span.name, Milliseconds(span.span_ms), Milliseconds(span.step_ms)) for span in settings.spans]
     metric_columns = [f"{measure}_{span.name}" for span in spans for measure in MEASURES]
@@ -68,26 +79,23 @@ def _metric_or_default(name: str) -> pl.Expr:
 
 def build_app(settings: SearchSettings) -> App:
     """Build the app, without sinks or runtime."""
-    return _bind_topics(build_topology(settings), settings)
+    streams = (settings.products, settings.events)
+    return _build(settings, tuple(one.apply_to(Source(one.stream_schema(), one.topic)) for one in streams), ())
 
 
-def _bind_topics(topology: Topology, settings: SearchSettings) -> App:
-    """Make an app of the topology, with a topic for each of its sources and lanes."""
-    streams = {stream.stream_schema().name: stream for stream in (settings.products, settings.events)}
-    app = topology.app(
-        topics={name: stream.topic for name, stream in streams.items()},
-        lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
-        control_topic=settings.control_topic,
-        shards=settings.shards,
-        key_groups=settings.key_groups,
-        state=settings.state,
-        limits=settings.limits,
-    )
-    return replace(app, sources=tuple(streams[source.schema.name].apply_to(source) for source in app.sources))
+def _build(settings: SearchSettings, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]) -> App:
+    """Build the app with the documents of its streams that were published while it ran."""
+    documents = StreamDocuments(add_streams(in_files, published), partial(_build_with, settings), answer_record)
+    return replace(_build_with(settings, documents), rebuild=partial(_build, settings, in_files))
+
+
+def _build_with(settings: SearchSettings, documents: StreamDocuments) -> App:
+    schemas = [each.schema for each in documents.sources]
+    return bind_app(build_topology(settings, schemas), settings, documents.sources, documents)
 
 
 def create_runner(settings: SearchSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its OpenSearch sink."""
     topology = build_topology(settings)
     sinks = [sink_factory(settings.opensearch, topology.table_columns)]
-    return build_runner(_bind_topics(topology, settings), settings, runtime, listeners, sinks)
+    return build_runner(build_app(settings), settings, runtime, listeners, sinks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate_search.settings import SearchSettings
-from streamcore.wire.lanes import DEAD_LETTERS, LATE
+from streamcore.wire.lanes import DEAD_LETTERS, LATE, STATUS
 
 #: The lane with the rows of ``documents`` as Kafka records, for other consumers.
 CHANGES = "changes"
@@ -11,4 +11,4 @@ CHANGES = "changes"
 
 def lanes(settings: SearchSettings) -> tuple[str, ...]:
     """Return the lanes that end in a Kafka topic."""
-    return (*((CHANGES,) if settings.publish_changes else ()), DEAD_LETTERS, LATE)
+    return (*((CHANGES,) if settings.publish_changes else ()), DEAD_LETTERS, LATE, STATUS)

@@ -15,7 +15,7 @@ from headgate_search.service import SERVICE
 from headgate_search.settings import DOCUMENTS
 from headgate_search.topics import CHANGES
 from streamcore.errors import ConfigError
-from streamcore.wire.lanes import DEAD_LETTERS, LATE
+from streamcore.wire.lanes import DEAD_LETTERS, LATE, STATUS
 from tests.harness.apps import search_app as search
 
 TEMPLATE = Path(__file__).parents[1] / "headgate_search" / "index_template.json"
@@ -41,7 +41,7 @@ def test_a_file_of_settings_gives_the_app_that_it_describes(tmp_path: Path) -> N
     app = build_app(settings)
     assert (app.name, app.shards, app.topics) == ("find", 2, ("products", "shop"))
     assert app.tables == {DOCUMENTS}
-    assert dict(app.lanes) == {LATE: "find.late", DEAD_LETTERS: "find.deadletters"}
+    assert dict(app.lanes) == {LATE: "find.late", DEAD_LETTERS: "find.deadletters", STATUS: "find.status"}
     assert app.watermark_for(1) == settings.watermark
 
 

@@ -12,8 +12,9 @@ PostgreSQL gets the rows of the lanes that the settings name, in a transaction o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -22,12 +23,17 @@ from headgate_sessions.event_columns import prepare_events
 from headgate_sessions.session_records import session_aggregates, session_rows
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import KEYS, SESSIONS, table_lane
-from streamcore.app import App
+from rulecore.documents.status import answer_record
+from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
+from streamcore.engine.published_streams import add_streams
 from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
+from streamcore.schema import StreamSchema
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factory
+from streamcore.service.live_documents import StreamDocuments, bind_app
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.topology.nodes import SinkNode
@@ -37,9 +43,12 @@ from streamcore.windowing import RevisionPolicy, Session
 from streamcore.wire.lanes import LATE
 
 
-def build_topology(settings: SessionsSettings) -> Topology:
-    """Build the topology. A lane that ``postgres.tables`` names is in it twice: as records, and as rows of a table."""
-    schema = settings.stream.stream_schema()
+def build_topology(settings: SessionsSettings, schema: StreamSchema | None = None) -> Topology:
+    """Build the topology. A lane that ``postgres.tables`` names is in it twice: as records, and as rows of a table.
+
+    ``schema``: of the stream; None: that of its file.
+    """
+    schema = schema or settings.stream.stream_schema()
     events = prepare_events(source(schema, settings.watermark), settings, schema)
     if settings.deduplicate_ms:
         by_id = events.key_by("event_id")
@@ -72,27 +81,24 @@ def build_sessions(events: Stream, settings: SessionsSettings) -> Stream:
 
 def build_app(settings: SessionsSettings) -> App:
     """Build the app, without sinks or runtime."""
-    return _bind_topics(build_topology(settings), settings)
-
-
-def _bind_topics(topology: Topology, settings: SessionsSettings) -> App:
-    """Make an app of the topology, with a topic for its source and each of its lanes."""
     stream = settings.stream
-    app = topology.app(
-        topics={source.name: stream.topic for source in topology.sources},
-        lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
-        control_topic=settings.control_topic,
-        shards=settings.shards,
-        key_groups=settings.key_groups,
-        state=settings.state,
-        limits=settings.limits,
-    )
-    (app_source,) = app.sources
-    return replace(app, sources=(stream.apply_to(app_source),))
+    in_file = stream.apply_to(Source(stream.stream_schema(), stream.topic))
+    return _build(settings, in_file, ())
+
+
+def _build(settings: SessionsSettings, in_file: Source, published: Sequence[PublishedDocument]) -> App:
+    """Build the app with the documents of its stream that were published while it ran."""
+    documents = StreamDocuments(add_streams([in_file], published), partial(_build_with, settings), answer_record)
+    return replace(_build_with(settings, documents), rebuild=partial(_build, settings, in_file))
+
+
+def _build_with(settings: SessionsSettings, documents: StreamDocuments) -> App:
+    (found,) = documents.sources
+    return bind_app(build_topology(settings, found.schema), settings, documents.sources, documents)
 
 
 def create_runner(settings: SessionsSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its sinks."""
     topology = build_topology(settings)
     sinks = [sink_factory(settings.postgres, topology.table_columns)] if settings.postgres else []
-    return build_runner(_bind_topics(topology, settings), settings, runtime, listeners, sinks)
+    return build_runner(build_app(settings), settings, runtime, listeners, sinks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate_sessions.settings import SessionsSettings
-from streamcore.wire.lanes import DEAD_LETTERS, LATE
+from streamcore.wire.lanes import DEAD_LETTERS, LATE, STATUS
 
 SESSIONS = "sessions"
 ACTIVITY = "activity"
@@ -28,4 +28,4 @@ def table_lane(lane: str) -> str:
 
 def lanes(settings: SessionsSettings) -> tuple[str, ...]:
     """Return the lanes that are topics."""
-    return (*(KEYS if settings.dashboard_metrics else (SESSIONS,)), LATE, DEAD_LETTERS)
+    return (*(KEYS if settings.dashboard_metrics else (SESSIONS,)), LATE, DEAD_LETTERS, STATUS)

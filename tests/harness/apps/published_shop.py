@@ -11,8 +11,8 @@ import orjson
 import yaml
 
 from headgate_rules.settings import RulesSettings
-from rulecore.documents.stream_records import StreamPublication
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.engine.publication import StreamPublication
 from streamcore.wire.lanes import STATUS, Record
 
 NOW_MS = 1_800_000_000_000

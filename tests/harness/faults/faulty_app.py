@@ -1,14 +1,16 @@
-"""The rules app with faults, for tests that need it to die at a certain step or to lack a protection.
+"""A service with faults, for tests that need it to die at a certain step or to lack a protection.
 
 ``--capture DIR`` stores the records of each attempt at each batch. ``--die STEP --when LANE`` ends the driver
 with SIGKILL at that step of the first batch that has records on that lane and was not written before.
-``--unprotected`` switches the protection off: no batch counts as written before.
+``--unprotected`` switches the protection off: no batch counts as written before. ``--module``: that of the service;
+the rules app without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import os
 import signal
 import sys
@@ -17,7 +19,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headgate_rules.service import SERVICE
 from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.delivery import CommitReceipt, CommitStep, OutRecord, OutRecords, WriterHooks
@@ -35,6 +36,7 @@ class Faults:
     die: CommitStep | None
     when: str
     unprotected: bool
+    module: str
 
 
 class FaultyWriter(ExactlyOnceWriter):
@@ -94,12 +96,13 @@ def _faults() -> Faults:
     parser.add_argument("--die", type=CommitStep)
     parser.add_argument("--when", default="alerts")
     parser.add_argument("--unprotected", action="store_true")
+    parser.add_argument("--module", default="headgate_rules.service")
     ours, theirs = parser.parse_known_args()
     sys.argv = [sys.argv[0], *theirs]
-    return Faults(ours.capture, ours.die, ours.when, ours.unprotected)
+    return Faults(ours.capture, ours.die, ours.when, ours.unprotected, ours.module)
 
 
 if __name__ == "__main__":
     FaultyWriter.faults = _faults()
     vars(runner)["ExactlyOnceWriter"] = FaultyWriter  # the one name by which the runner knows it
-    sys.exit(run_service(SERVICE))
+    sys.exit(run_service(importlib.import_module(FaultyWriter.faults.module).SERVICE))

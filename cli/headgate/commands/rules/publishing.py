@@ -217,7 +217,7 @@ def _published_line(change: PublishedChange, *, waited: bool) -> str:
         return f"published  {name}{': no response' if waited else ''}"
     response = change.response
     reason = "" if response.reason is None else ": " + response.reason.replace("\n", "\n    ")
-    if response.subject == "stream" and response.accepted and response.batch is not None:
+    if response.subject in ("stream", "document") and response.accepted and response.batch is not None:
         name += f" from batch {response.batch} on"
     return f"{response.status:10} {name}{reason}"
 

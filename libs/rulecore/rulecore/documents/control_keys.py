@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from rulecore.documents.status import Subject
+from streamcore.engine.publication import DOCUMENT_KEY, STREAM_KEY
 
 RELEASE_KEY: Final = "release/"
 STAGED_KEY: Final = "staged/"
@@ -15,7 +16,6 @@ BACKFILL_KEY: Final = "backfill/"
 QUARANTINE_KEY: Final = "quarantine/"
 LIST_KEY: Final = "list/"
 LIST_PART_KEY: Final = "part/"
-STREAM_KEY: Final = "stream/"
 
 _SUBJECTS: Final = {
     RELEASE_KEY: Subject.RELEASE,
@@ -25,6 +25,7 @@ _SUBJECTS: Final = {
     LIST_KEY: Subject.LIST,
     LIST_PART_KEY: Subject.PART,
     STREAM_KEY: Subject.STREAM,
+    DOCUMENT_KEY: Subject.DOCUMENT,
 }
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from streamcore.codes import Code
+from streamcore.engine.publication import is_stream, subject_of
 from streamcore.kernel import ControlRecord
 from streamcore.wire.lanes import STATUS, Record
+
+if TYPE_CHECKING:
+    from streamcore.engine.document_changes import DocumentAnswer
 
 REASON_CHARACTERS: Final = 2_000
 NAME_CHARACTERS: Final = 100
@@ -22,7 +26,7 @@ class StatusKind(Code):
 
     ACCEPTED = (
         "accepted",
-        "The rule, list, release, backfill or stream document is valid and takes effect with this batch.",
+        "The rule, list, release, backfill or document is valid and takes effect with this batch.",
         "Nothing.",
     )
     REJECTED = (
@@ -64,6 +68,7 @@ class Subject(enum.StrEnum):
     LIST = "list"
     BACKFILL = "backfill"
     STREAM = "stream"
+    DOCUMENT = "document"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,14 @@ def as_reply(status: RuleStatus, record: ControlRecord, epoch: int = 0) -> RuleS
     )
 
 
+def answer_status(answer: DocumentAnswer) -> RuleStatus:
+    """Return the status that answers a published document."""
+    kind = StatusKind.ACCEPTED if answer.accepted else StatusKind.REJECTED
+    subject = Subject.STREAM if is_stream(answer.record) else Subject.DOCUMENT
+    name = subject_of(answer.record)
+    return as_reply(RuleStatus(name, answer.version, kind, answer.reason, 0, 0, 0, subject), answer.record)
+
+
 def status_record(status: RuleStatus) -> Record:
     """Return the record for the status lane, keyed by the name of its subject."""
     body: dict[str, object] = {
@@ -134,3 +147,8 @@ def status_record(status: RuleStatus) -> Record:
         }
         body["incomplete"] = {"since_ms": dict(status.incomplete.since_ms), "counts_from": offsets}
     return Record(STATUS, status.name.encode(), orjson.dumps(body))
+
+
+def answer_record(answer: DocumentAnswer) -> Record:
+    """Return the record for the status lane that answers a published document."""
+    return status_record(answer_status(answer))

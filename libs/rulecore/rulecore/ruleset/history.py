@@ -15,12 +15,12 @@ from rulecore.documents.loading import decode_record
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
-from rulecore.documents.stream_records import is_stream
 from rulecore.errors import RuleSetError
 from rulecore.lists.routing import is_list
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.ruleset.stream_changes import replay_stream
+from streamcore.engine.publication import is_stream
 from streamcore.kernel import ControlRecord
 
 

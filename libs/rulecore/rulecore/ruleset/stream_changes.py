@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from rulecore.compile.cache import CompileContext, compile_version
-from rulecore.documents.control_keys import STREAM_KEY
 from rulecore.documents.rule import RuleKind
-from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
-from rulecore.documents.stream_records import decode_stream, is_stream
+from rulecore.documents.status import RuleStatus, answer_status
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.streams import stream_names
+from streamcore.engine.document_changes import DocumentAnswer, DocumentChanges, DocumentPlan, find_missing_stream
+from streamcore.engine.publication import decode_stream, is_stream
 from streamcore.errors import ConfigError
 from streamcore.kernel import ControlRecord
 from streamcore.schema import StreamSchema
 from streamcore.schema.evolution import widened_fields
-from streamcore.schema.published_stream import PublishedStream
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.state import KeyValueTable
 
 if TYPE_CHECKING:  # formats take time to import, and few processes meet a document
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # formats take time to import, and few processes meet a docum
 
 #: Most bytes of control records that wait behind a document for the next cut.
 MAX_WAITING_BYTES: Final = 64 << 20
-_ACCEPTED, _BEHIND = "accepted:", "behind:"
+_BEHIND = "behind:"
 
 
 def next_streams(records: Sequence[ControlRecord]) -> tuple[Sequence[ControlRecord], ...]:
@@ -76,24 +76,6 @@ def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Accepted:
-    """A document that the next cut has, and the place of its control record."""
-
-    stream: PublishedStream
-    note: str
-    partition: int
-    offset: int
-
-    def encode(self) -> bytes:
-        return orjson.dumps([self.stream.topic, self.stream.document, self.note, self.partition, self.offset])
-
-    @classmethod
-    def decode(cls, value: bytes) -> _Accepted:
-        topic, document, *rest = orjson.loads(value)
-        return cls(PublishedStream(topic, document), *rest)
-
-
 @dataclass(slots=True)
 class StreamChanges:
     """The documents that the next cut has, and the records that wait behind them. All of it is in ``table``.
@@ -103,55 +85,51 @@ class StreamChanges:
 
     sources: Sequence[Source]
     limit_bytes: int
-    table: KeyValueTable = field(default_factory=KeyValueTable)
+    changes: DocumentChanges = field(default_factory=DocumentChanges)
+
+    @property
+    def table(self) -> KeyValueTable:
+        """The table with all of it."""
+        return self.changes.table
 
     @property
     def is_waiting(self) -> bool:
         """Whether an earlier cut has left something."""
-        return any(True for _ in self.table)
+        return self.changes.is_waiting
 
     def take_waiting(self, schemas: Mapping[str, StreamSchema]) -> tuple[list[RuleStatus], list[ControlRecord]]:
         """Return the answers to the documents that the cut before has accepted, and the records behind them, and
         forget both. ``schemas``: of the streams in force."""
-        rows = dict(self.table)
-        for key in rows:
+        answers = self.changes.take_answers(lambda one: find_missing_stream(schemas.get(one.name), one))
+        behind = dict(self.table)
+        for key in behind:
             self.table.put(key, None)
-        accepted = [_Accepted.decode(value) for key, value in rows.items() if key.startswith(_ACCEPTED)]
-        behind = [_decode_record(value) for key, value in rows.items() if key.startswith(_BEHIND)]
-        return [_answer(one, schemas.get(one.stream.name)) for one in accepted], behind
+        return [answer_status(one) for one in answers], [_decode_record(value) for value in behind.values()]
 
     def decide(
         self,
         records: Sequence[ControlRecord],
         behind: Sequence[ControlRecord],
         rules: RuleSet,
-    ) -> tuple[list[RuleStatus], list[PublishedStream]]:
+    ) -> tuple[list[RuleStatus], list[PublishedDocument]]:
         """Decide about documents that follow each other. Return the answers to those that are rejected or change
         nothing, and the accepted documents; with one, the records ``behind`` are kept for the next cut."""
-        statuses: list[RuleStatus] = []
-        accepted: list[_Accepted] = []
         has_room = sum(len(record.value or b"") for record in behind) <= MAX_WAITING_BYTES
-        for record in records:
-            try:
-                plan = self._plan(record, rules, has_room=has_room)
-            except (RuleError, ConfigError) as error:
-                statuses.append(_status(record, None, StatusKind.REJECTED, str(error)))
-                continue
-            except Exception as error:  # a program error at one record must not stop the app
-                reason = f"internal error: {type(error).__name__}: {error}"
-                statuses.append(_status(record, None, StatusKind.REJECTED, reason))
-                continue
-            if plan.changes_nothing:
-                statuses.append(_status(record, plan.stream.version, StatusKind.ACCEPTED, "no change"))
-                continue
-            self.sources = plan.sources
-            rules = with_stream(rules, plan.stream.schema)
-            accepted.append(_Accepted(plan.stream, plan.note, record.partition, record.offset))
-        for number, one in enumerate(accepted):
-            self.table.put(f"{_ACCEPTED}{number:08}", one.encode())
+        after = rules
+
+        def plan(record: ControlRecord) -> DocumentPlan:
+            nonlocal after
+            found = self._plan(record, after, has_room=has_room)
+            if found.changes_nothing:
+                return DocumentPlan(found.stream.version, ())
+            self.sources = found.sources
+            after = with_stream(after, found.stream.schema)
+            return DocumentPlan(found.stream.version, (found.stream,), found.note)
+
+        answers, accepted = self.changes.decide(records, plan)
         for number, record in enumerate(behind if accepted else ()):
             self.table.put(f"{_BEHIND}{number:08}", _encode_record(record))
-        return statuses, [one.stream for one in accepted]
+        return [answer_status(one) for one in answers], accepted
 
     def _plan(self, record: ControlRecord, rules: RuleSet, *, has_room: bool) -> StreamPlan:
         """Return what becomes of a document; raise ``RuleError`` or ``ConfigError`` if it is rejected."""
@@ -159,10 +137,7 @@ class StreamChanges:
 
         if not self.sources:
             raise RuleSetError("this app takes no stream documents while it runs")
-        if record.value is None:
-            raise RuleSetError("a stream is not removed while the app runs; delete its rules, or stop its producers")
-        key = (record.key or b"").decode("utf-8", "replace")
-        published = decode_stream(key, record.value, self.limit_bytes)
+        published = decode_stream(record, self.limit_bytes)
         plan = plan_stream(self.sources, published.document, published.topic)
         if plan.before is not None:
             check_rules(rules, plan.before, plan.stream.schema)
@@ -184,42 +159,22 @@ def replay_stream(rules: RuleSet, record: ControlRecord, limit_bytes: int) -> tu
     from streamcore.app import Source
     from streamcore.engine.published_streams import StreamPlan, plan_stream
 
-    key = (record.key or b"").decode("utf-8", "replace")
     try:
-        if record.value is None:
-            raise RuleSetError("a stream is not removed while the app runs")
-        published = decode_stream(key, record.value, limit_bytes)
-        topic = published.topic or ""
+        published = decode_stream(record, limit_bytes)
+        topic = published.topic or "unknown"
         sources = [Source(schema, topic) for schema in rules.streams.values()]
         name = published.document.get("name")
         plan = (
             plan_stream(sources, published.document, topic)
             if name in rules.streams
-            else StreamPlan(PublishedStream.of(topic, published.document), None, ())
+            else StreamPlan(PublishedDocument.of(topic, published.document), None, ())
         )
         if plan.before is not None:
             check_rules(rules, plan.before, plan.stream.schema)
     except (RuleError, ConfigError) as error:
-        return rules, _status(record, None, StatusKind.REJECTED, str(error))
+        return rules, answer_status(DocumentAnswer(record, None, accepted=False, reason=str(error)))
     after = rules if plan.changes_nothing else with_stream(rules, plan.stream.schema)
-    return after, _status(record, plan.stream.version, StatusKind.ACCEPTED, plan.note or None)
-
-
-def _answer(accepted: _Accepted, schema: StreamSchema | None) -> RuleStatus:
-    """Return the answer to a document that was accepted. ``schema``: what the app has now of its stream."""
-    record = ControlRecord(accepted.partition, accepted.offset, f"{STREAM_KEY}{accepted.stream.name}".encode(), b"")
-    version = accepted.stream.version
-    if schema is None or schema.version < version or (schema.version == version and schema != accepted.stream.schema):
-        return _status(record, version, StatusKind.REJECTED, "the app was started with other streams before it took it")
-    if schema.version > version:
-        reason = f"the app was started with version {schema.version} before it took this one"
-        return _status(record, version, StatusKind.REJECTED, reason)
-    return _status(record, version, StatusKind.ACCEPTED, accepted.note or None)
-
-
-def _status(record: ControlRecord, version: int | None, kind: StatusKind, reason: str | None) -> RuleStatus:
-    name = (record.key or b"").decode("utf-8", "replace").removeprefix(STREAM_KEY)
-    return as_reply(RuleStatus(name, version, kind, reason, 0, 0, 0, Subject.STREAM), record)
+    return after, answer_status(DocumentAnswer(record, plan.stream.version, accepted=True, reason=plan.note or None))
 
 
 def _encode_record(record: ControlRecord) -> bytes:

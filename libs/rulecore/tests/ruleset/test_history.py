@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from rulecore.documents.stream_records import StreamPublication
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import ControlEntry, RuleHistory, replay_log, revert_release, roll_back
 from rulecore.ruleset.ruleset import RuleSet
+from streamcore.engine.publication import StreamPublication
 from streamcore.kernel import ControlRecord
 from streamcore.schema import StreamSchema
 from tests.harness.apps.control_records import HOUR, NOW, STREAMS, document, put, release

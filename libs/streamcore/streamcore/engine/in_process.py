@@ -20,7 +20,7 @@ from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError, other_division
 from streamcore.offsets import source_partitions
-from streamcore.schema.published_stream import PublishedStream, merge_streams
+from streamcore.schema.published_document import PublishedDocument, merge_documents
 from streamcore.schema_registry.schemas import NO_REGISTRY, SchemaLookup
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.wire.lanes import Record
@@ -59,7 +59,7 @@ class InProcessApp:
     partitions: Sequence[int] = ()
     next_offsets: dict[int, int] = field(default_factory=dict)
     schemas: SchemaLookup = NO_REGISTRY
-    streams: tuple[PublishedStream, ...] = ()
+    streams: tuple[PublishedDocument, ...] = ()
     projection: Projection | None = None
 
     def __post_init__(self) -> None:
@@ -98,10 +98,10 @@ class InProcessApp:
         self._take_streams(self.outputs[-1].streams)
         return output
 
-    def _take_streams(self, published: Sequence[PublishedStream]) -> None:
+    def _take_streams(self, published: Sequence[PublishedDocument]) -> None:
         """Give the app the streams that the cut has published, for the next one. The shards load their state anew."""
         if published:
-            self.streams = merge_streams(self.streams, published)
+            self.streams = merge_documents(self.streams, published)
             self.app = self.app.with_streams(self.streams)
             self.shards.clear()
             self.projection = None

@@ -14,7 +14,7 @@ from streamcore.app import MAX_STREAMS, Source, check_shared_topic
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
 from streamcore.schema.evolution import RESTART, check_evolution, is_rounded
-from streamcore.schema.published_stream import PublishedStream, choose_schema
+from streamcore.schema.published_document import PublishedDocument, choose_schema
 from streamcore.schema.record_places import EXTRA_FIELDS
 from streamcore.schema.stream_schema import Field
 
@@ -27,7 +27,7 @@ class StreamPlan:
     ``sources``: of the app with it. ``note``: what its author should know, or empty.
     """
 
-    stream: PublishedStream
+    stream: PublishedDocument
     before: StreamSchema | None
     sources: tuple[Source, ...]
     note: str = ""
@@ -43,7 +43,7 @@ def plan_stream(sources: Sequence[Source], document: Mapping[str, object], topic
 
     ``ConfigError`` says why the app cannot take it, and what to do instead.
     """
-    schema = PublishedStream.of("", document).schema
+    schema = PublishedDocument.of("", document).schema
     found = next((source for source in sources if source.schema.name == schema.name), None)
     if found is None:
         return _plan_new(sources, document, schema, topic)
@@ -52,7 +52,7 @@ def plan_stream(sources: Sequence[Source], document: Mapping[str, object], topic
             f"stream {schema.name}: its records are in topic {found.topic}, not {topic}: leave the topic out, or "
             "publish it under another name"
         )
-    plan = StreamPlan(PublishedStream.of(found.topic, document), found.schema, tuple(sources))
+    plan = StreamPlan(PublishedDocument.of(found.topic, document), found.schema, tuple(sources))
     if plan.changes_nothing:
         return plan
     if schema.version <= found.schema.version:
@@ -76,7 +76,7 @@ def _plan_new(
     added = _new_source(sources, schema, topic)
     rest = next((one.schema.name for one in sources if one.topic == topic and one.schema.when is None), None)
     note = "" if rest is None else f"records with {schema.when} are no events of {rest} any more"
-    return StreamPlan(PublishedStream.of(topic, document), None, (*sources, added), note)
+    return StreamPlan(PublishedDocument.of(topic, document), None, (*sources, added), note)
 
 
 def _new_source(sources: Sequence[Source], schema: StreamSchema, topic: str) -> Source:
@@ -122,7 +122,7 @@ def _note(old: StreamSchema, new: StreamSchema) -> str:
     return "; ".join(notes)
 
 
-def add_streams(sources: Sequence[Source], published: Iterable[PublishedStream]) -> tuple[Source, ...]:
+def add_streams(sources: Sequence[Source], published: Iterable[PublishedDocument]) -> tuple[Source, ...]:
     """Return the sources of an app that starts, with the streams that were published before while it ran.
 
     Of the file of a stream and its published document the one with the higher version is used; ``ConfigError`` if two

@@ -33,7 +33,7 @@ from streamcore.keyed.runtime_context import close
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
 from streamcore.schema import OFFSET, PARTITION
-from streamcore.schema.published_stream import PublishedStream
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.log_copies import copies_for
@@ -67,7 +67,7 @@ class ShardOutput:
     partitions: Mapping[int, int]
     clock_ms: int
     metrics: ShardMetrics
-    streams: Sequence[PublishedStream] = ()
+    streams: Sequence[PublishedDocument] = ()
     fields: Mapping[str, frozenset[str]] | None = None
 
     def all_records(self) -> list[Record]:

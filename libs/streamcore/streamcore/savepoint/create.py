@@ -29,7 +29,7 @@ from streamcore.savepoint.manifest import (
     WatermarkGroupProgress,
 )
 from streamcore.savepoint.state_files import ShardReceipt, merge
-from streamcore.schema.published_stream import PublishedStream
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.storage import ObjectStore
 from streamcore.watermark import PartitionTime, WatermarkState
 
@@ -48,7 +48,7 @@ class SavepointPosition:
     position: StreamOffsets
     created_ms: int
     settled: bool = True
-    streams: tuple[PublishedStream, ...] = ()
+    streams: tuple[PublishedDocument, ...] = ()
 
 
 def write_manifest(

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from streamcore.errors import ConfigError, CorruptState
 from streamcore.key_space import KeySpace
 from streamcore.offsets import StreamOffsets
-from streamcore.schema.published_stream import PublishedStream
+from streamcore.schema.published_document import PublishedDocument
 from streamcore.storage import checked_json
 
 FORMAT = 4
@@ -158,7 +158,7 @@ class SavepointManifest:
     files: tuple[StateFile, ...]
     format: int = FORMAT
     unequal_copies: tuple[UnequalCopies, ...] = ()
-    streams: tuple[PublishedStream, ...] = ()
+    streams: tuple[PublishedDocument, ...] = ()
 
     @property
     def total_bytes(self) -> int:

@@ -61,7 +61,7 @@ from streamcore.kafka.rewind_guard import check_not_behind_output
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import StreamOffsets, to_topic_partition
 from streamcore.savepoint.repository import Savepoint, SavepointRepository
-from streamcore.schema.published_stream import PublishedStream, digest_streams, merge_streams
+from streamcore.schema.published_document import PublishedDocument, digest_documents, merge_documents
 from streamcore.schema_registry.lookups import SchemaLookups
 from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.schema_registry.store import SchemaStore
@@ -309,14 +309,14 @@ class Runner:
         self.app = self._app_of_settings.with_streams(streams)
         self._published = False
         if streams:
-            shown = ", ".join(f"{one.name} version {one.version}" for one in streams)
-            _LOG.info("app %s: from batch %d on it has the published streams %s", self.app.name, batch, shown)
+            shown = ", ".join(f"{one.name or 'its mapping'} version {one.version}" for one in streams)
+            _LOG.info("app %s: from batch %d on it has, as published, %s", self.app.name, batch, shown)
 
-    def keep_streams(self, batch: int, published: Sequence[PublishedStream]) -> None:
+    def keep_streams(self, batch: int, published: Sequence[PublishedDocument]) -> None:
         """Write the streams that a batch has accepted to the checkpoint, for the batches after it."""
         if published:
             before = self.root.streams.in_force(batch)
-            self.root.streams.write(batch + 1, merge_streams(before, published))
+            self.root.streams.write(batch + 1, merge_documents(before, published))
             self._published = True
 
     def _check_history(self, epoch: int, written: CutId) -> None:
@@ -352,7 +352,7 @@ class Runner:
         bounds = open_bounds(self.app, self.root.offsets, topics, self.settings.ending_offsets)
         self._lag_tracker = LagTracker(with_files(topics, bounds), self.app.topics)
         starting = self.settings.starting_offsets
-        streams = digest_streams(self.root.streams.in_force(self.root.next_batch))
+        streams = digest_documents(self.root.streams.in_force(self.root.next_batch))
         return Planner(self.app, self.root.offsets, self._lag_tracker, starting, bounds=bounds, streams=streams)
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
@@ -502,7 +502,7 @@ class _Cuts:
         started_s = time.perf_counter()
         rows = collect_shards(frame)
         collected_s = time.perf_counter()
-        published = [PublishedStream(*row) for result in rows for row in json.loads(result.streams)]
+        published = [PublishedDocument(*row) for result in rows for row in json.loads(result.streams)]
         self.runner.keep_streams(batch, published)
         self.runner.take_projection(rows)
         # 3. All lanes of all shards, in the order of the shards.

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from streamcore.engine.document_changes import AppDocuments, DocumentStep
 from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
 from streamcore.hashing import hash_columns
@@ -52,6 +53,8 @@ from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
 
+_DOCUMENTS = "documents"
+
 
 @dataclass(frozen=True)
 class TopologyStatelessStage:
@@ -70,15 +73,19 @@ class TopologyStatelessStage:
 
 @dataclass(frozen=True)
 class TopologyStage:
-    """A picklable callable that creates the kernel of a keyed level on a worker. ``topics``: by source index."""
+    """A picklable callable that creates the kernel of a keyed level on a worker. ``topics``: by source index.
+    ``documents``: decides about those that are published while the app runs, on the last level; None: none are taken.
+    """
 
     topology: TopologyGraph
     level: int
     topics: tuple[str, ...] = ()
     control_topic: str = ""
+    documents: AppDocuments | None = None
 
     def __call__(self) -> KeyedStageRunner:
-        return KeyedStageRunner(self.topology, self.level, self.topics, self.control_topic)
+        documents = None if self.documents is None else DocumentStep(self.documents)
+        return KeyedStageRunner(self.topology, self.level, self.topics, self.control_topic, documents)
 
 
 class StatelessStageRunner:
@@ -120,9 +127,15 @@ class KeyedStageRunner:
     """Runs a keyed level on one shard: the kernel of the level."""
 
     def __init__(
-        self, topology: TopologyGraph, level: int, topics: Sequence[str] = (), control_topic: str = ""
+        self,
+        topology: TopologyGraph,
+        level: int,
+        topics: Sequence[str] = (),
+        control_topic: str = "",
+        documents: DocumentStep | None = None,
     ) -> None:
         self.topology = topology
+        self.documents = documents
         self.dead_letter_writer = DeadLetterWriter(topics, control_topic)
         self.level = level
         nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
@@ -138,6 +151,7 @@ class KeyedStageRunner:
 
     def step(self, cut: Cut) -> KernelOutput:
         self.functions.locate(cut.shard, cut.key_space.shards)
+        answers, published = ([], []) if self.documents is None else self.documents.run(cut.control)
         cut_pass = _CutPass(
             self.topology,
             self.level,
@@ -148,20 +162,22 @@ class KeyedStageRunner:
             cut,
             dead_letter_writer=self.dead_letter_writer,
             cold=self.cold,
+            records=answers if cut.shard == 0 else [],
         )
         cut_pass.run()
-        return cut_pass.output()
+        return replace(cut_pass.output(), streams=published)
 
     def close(self) -> None:
         """Close the functions of the level."""
         self.functions.close()
 
     def tables(self) -> Mapping[str, StateTable]:
-        return {
+        tables: dict[str, StateTable] = {
             f"{name}/{table_name}": table
             for name, operator in self._by_name.items()
             for table_name, table in operator.tables().items()
         }
+        return tables if self.documents is None else {**tables, _DOCUMENTS: self.documents.changes.table}
 
     def table(self, name: str) -> StateTable:
         table = self.tables().get(name)

@@ -7,6 +7,7 @@ It can be printed (``text``, ``mermaid``), planned without running (``plan``), r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from streamcore.app import App, DerivedSource, Source
 from streamcore.engine.deduplication.stage import add_deduplication
@@ -15,6 +16,10 @@ from streamcore.limits import Limits, StateSettings
 from streamcore.topology import render
 from streamcore.topology.graph import TopologyGraph
 from streamcore.topology.plan import TopologyPlan, plan
+from streamcore.wire.lanes import STATUS
+
+if TYPE_CHECKING:
+    from streamcore.engine.document_changes import AppDocuments
 
 
 class Topology(TopologyGraph):
@@ -30,18 +35,22 @@ class Topology(TopologyGraph):
         key_groups: int = DEFAULT_KEY_GROUPS,
         state: StateSettings | None = None,
         limits: Limits | None = None,
+        documents: AppDocuments | None = None,
     ) -> App:
         """Return the app that runs the topology.
 
         ``topics``: Kafka topics by the name of the stream, which is the default. ``lanes``: Kafka topics by lane;
         ``<topology>.<lane>`` by default. ``control_topic``: ``<topology>.control`` by default. ``shards``: a savepoint
         can be restored with any number of them, up to ``key_groups`` (Flink: parallelism and max parallelism).
+        ``documents``: decides about those that are published while the app runs, and answers on the status lane.
         """
         from streamcore.topology.dead_letters import LateEventLetters
         from streamcore.topology.kernel import TopologyStage, TopologyStatelessStage
 
         topics, lanes = topics or {}, lanes or {}
         control_topic = control_topic or f"{self.name}.control"
+        names = (*self.lanes, *(() if documents is None or STATUS in self.lanes else (STATUS,)))
+        last = max(2, self.levels.count) - 1
         source_topics = tuple(topics.get(node.name, node.name) for node in self.sources)
         app = App(
             name=self.name,
@@ -50,10 +59,10 @@ class Topology(TopologyGraph):
                 for node, topic in zip(self.sources, source_topics, strict=True)
             ),
             control_topic=control_topic,
-            lanes={lane: lanes.get(lane, f"{self.name}.{lane}") for lane in self.lanes},
+            lanes={lane: lanes.get(lane, f"{self.name}.{lane}") for lane in names},
             stages=tuple(
-                TopologyStage(self, level, source_topics, control_topic)
-                for level in range(1, max(2, self.levels.count))
+                TopologyStage(self, level, source_topics, control_topic, documents if level == last else None)
+                for level in range(1, last + 1)
             ),
             stateless_stage=TopologyStatelessStage(self, source_topics, (limits or Limits()).max_future_ms),
             exchanges=tuple(planned.exchange for planned in self.levels.exchanges),

@@ -8,13 +8,13 @@ import pytest
 
 from streamcore.checkpoint.stream_log import StreamLog
 from streamcore.errors import CorruptState
-from streamcore.schema.published_stream import PublishedStream, digest_streams, merge_streams
+from streamcore.schema.published_document import PublishedDocument, digest_documents, merge_documents
 
 
-def published(name: str, version: int) -> PublishedStream:
+def published(name: str, version: int) -> PublishedDocument:
     fields = {"at": "timestamp not null"}
     document = {"name": name, "version": version, "event_time": "at", "keys": [[]], "fields": fields}
-    return PublishedStream.of(f"topic-{name}", document)
+    return PublishedDocument.of(f"topic-{name}", document)
 
 
 A1, A2, B1 = published("a", 1), published("a", 2), published("b", 1)
@@ -24,7 +24,7 @@ def test_each_batch_has_the_streams_that_were_written_last_before_it(tmp_path: P
     log = StreamLog(tmp_path / "streams")
     assert log.in_force(7) == ()
     log.write(5, (A1,))
-    log.write(9, merge_streams((A1,), (B1, A2)))
+    log.write(9, merge_documents((A1,), (B1, A2)))
     assert [log.in_force(batch) for batch in (4, 5, 8)] == [(), (A1,), (A1,)]
     assert log.in_force(9) == log.in_force(1_000) == (A2, B1)
     log.write(9, (A2, B1))
@@ -42,11 +42,11 @@ def test_a_lost_and_a_changed_file_are_found(tmp_path: Path) -> None:
     log = StreamLog(tmp_path)
     log.write(5, (A1,))
     log.write(9, (A2,))
-    log.check(9, digest_streams([A2]))
+    log.check(9, digest_documents([A2]))
     log.check(3, "")
     (tmp_path / "9").rename(tmp_path / "kept")
     with pytest.raises(CorruptState, match="batch 9 was planned with the published streams"):
-        log.check(9, digest_streams([A2]))
+        log.check(9, digest_documents([A2]))
     (tmp_path / "9").write_bytes((tmp_path / "5").read_bytes())
     with pytest.raises(CorruptState, match="is of another batch"):
         log.in_force(9)
