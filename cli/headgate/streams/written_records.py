@@ -84,12 +84,11 @@ def observe_written(
     if found.envelope is not Envelope.DEBEZIUM:
         found.bad += [(one.place, "the record has no value") for one in tombstones]
     fields = [*leaves(shape)]
-    if json:
-        observe(json, found)
-    _observe_binary(found, fields, binary, EventDecoder(_stream(found, fields), now_ms, written, schemas))
     for path, one_shape in fields:
         if (observed := found.field_at(path)) is not None:
             observed.shape = one_shape
+    observe(json, found)
+    _observe_binary(found, binary, EventDecoder(_stream(found, fields), now_ms, written, schemas))
     return found
 
 
@@ -107,12 +106,8 @@ def _stream(found: Observation, fields: Sequence[tuple[Path, Shape]]) -> StreamS
     return StreamSchema.parse({**_HEAD, **envelope, "fields": {**entries, _RECEIVED: _TIME}})
 
 
-def _observe_binary(
-    found: Observation, fields: Sequence[tuple[Path, Shape]], records: Sequence[SampleRecord], decode: EventDecoder
-) -> None:
+def _observe_binary(found: Observation, records: Sequence[SampleRecord], decode: EventDecoder) -> None:
     stream = decode.schema
-    for path, _ in fields:  # in the order of the schemas
-        found.field_at(path)
     decoded = decode.decode_each([one.record for one in records]) if records else []
     for record, row in zip(records, decoded, strict=True):
         if isinstance(row, RejectedRecord):
