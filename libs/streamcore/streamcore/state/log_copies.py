@@ -5,14 +5,15 @@ behind. Such a process reads the log blobs that it lacks, and Spark's state stor
 bytes one character at a time. Measured with a deduplication, this was half of what the state cost.
 
 A copy is named by the chain digest of its cut, which covers the blob and all that was written before. So an attempt
-that is not committed, or another app, is never taken for a committed cut. A copy that is not there, or cannot be
-written, costs only time. Spark removes the folder when the executor ends.
+that is not committed, or another app, is never taken for a committed cut. A copy that is not there, is damaged (it
+begins with a checksum), or cannot be written, costs only time. Spark removes the folder when the executor ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from streamcore.state.cold.local_files import SPARK_FOLDERS
 KEPT = 8
 #: A smaller blob is not copied: the store gives it as quickly.
 MIN_BYTES = 16 * 1024
+_CHECKSUM_BYTES = 4
 
 
 class LogCopies:
@@ -39,18 +41,24 @@ class LogCopies:
                 self._path(chains[-1 - KEPT]).unlink(missing_ok=True)
             if len(log) >= MIN_BYTES:
                 partial = self._folder / f"{self._path(chains[-1]).name}.{os.getpid()}"
-                partial.write_bytes(log)
+                partial.write_bytes(_checksum(log) + log)
                 partial.replace(self._path(chains[-1]))
 
     def get(self, chain: str) -> bytes | None:
         """Return the copy of the log blob of the cut with this chain digest, or None."""
         try:
-            return self._path(chain).read_bytes()
+            stored = self._path(chain).read_bytes()
         except OSError:
             return None
+        log = stored[_CHECKSUM_BYTES:]
+        return log if stored.startswith(_checksum(log)) else None
 
     def _path(self, chain: str) -> Path:
         return self._folder / f"headgate-log-{self._name}-{chain}"
+
+
+def _checksum(log: bytes) -> bytes:
+    return zlib.crc32(log).to_bytes(_CHECKSUM_BYTES, "little")
 
 
 def copies_for(name: str) -> LogCopies | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,8 +143,18 @@ class CountedBlobs(MemoryBlobs):
 
 
 @pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        Path.unlink,
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:]),
+        lambda path: path.write_bytes(b""),
+    ],
+    ids=["gone", "cut off", "a byte is another", "empty"],
+)
 def test_a_shard_that_moves_reads_the_copies_of_the_log_and_the_store_where_one_is_lost(
-    lost: int, tmp_path: Path
+    lost: int, damage: Callable[[Path], object], tmp_path: Path
 ) -> None:
     blobs, settings = CountedBlobs(), StateSettings(buckets=16)
     logs = [StateLog(settings, copies=LogCopies(tmp_path, "shard")) for _ in range(2)]
@@ -154,7 +165,7 @@ def test_a_shard_that_moves_reads_the_copies_of_the_log_and_the_store_where_one_
             logs[1].load(blobs.get(HEAD), blobs, lambda _: tables[1])
     assert len(list(tmp_path.iterdir())) == KEPT
     for path in sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)[-lost:] if lost else ():
-        path.unlink()
+        damage(path)
     blobs.reads = 0
     assert logs[1].catch_up(blobs.get(HEAD) or b"", blobs, lambda _: tables[1])
     assert dict(tables[1]) == dict(tables[0])
