@@ -38,7 +38,7 @@ def scene_of(new_app: NewApp, registry: EmbeddedRegistry, stem: str) -> Scene:
 
 
 def status_of(app: AppUnderTest, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Return what ``headgate status`` says of the app, which runs."""
+    """Return the answer of ``headgate status`` about the app, which runs."""
     capsys.readouterr()
     command = ["status", "--service", "rules", "--settings", str(app.folder / "settings.json"), "-o", "json"]
     assert run(command) == 0

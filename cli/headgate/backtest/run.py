@@ -165,7 +165,7 @@ class _PublishedRules:
 
     @property
     def streams(self) -> Mapping[str, StreamSchema] | None:
-        """The streams of the files, with what was published while the app ran; None if no app is asked."""
+        """The streams of the files, with those that were published while the app ran; None if no app is asked."""
         return None if self._history is None else self._history.rules.streams
 
     def rule(self, rule_id: str) -> CompiledRule | None:

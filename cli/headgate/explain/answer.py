@@ -1,6 +1,6 @@
 """Answers an ``ExplainQuery``: from files alone, or from Kafka (``from_kafka``).
 
-Promises: a query that cannot be answered raises ``InputError`` with what is missing.
+Promises: a query that cannot be answered raises ``InputError`` with the missing part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rulecore.explain.explanation import ExplainQuestion
 
 
 def answer(query: ExplainQuery) -> ExplainResult:
-    """Answer the query. Raises ``InputError``, naming what is missing, if that is not possible."""
+    """Answer the query. Raises ``InputError``, naming the missing part, if that is not possible."""
     if query.rules is not None and query.event_json is not None:
         return _explain_file(query)
     from headgate.explain.from_kafka import answer_published  # importing the Kafka clients takes 0.25 s

@@ -57,11 +57,11 @@ def find_events_at(
     place = source.source(topic) * PARTITIONS_PER_TOPIC + partition, offset
     shift = pl.col(PARTITION) + pl.lit(place[0] - partition, pl.Int32)
     frames, reasons = streams.no_events(), list[str]()
-    for schema in source.streams_of(topic):
+    for schema in source.find_streams(topic):
         event, reason = _decode_record(reader.formats.decoder(schema, topic, record.timestamp_ms), record)
         frames[schema.name] = event.with_columns(shift)
         reasons += [] if reason is None else [reason]
-    if len(reasons) == len(source.streams_of(topic)):
+    if len(reasons) == len(source.find_streams(topic)):
         dead = next((one for one in reasons if one != OTHER_EVENT), OTHER_EVENT)
         return Evidence(source, frames, ExplainQuestion(), about, record, place, dead)
     if rule.kind is RuleKind.EVENT:

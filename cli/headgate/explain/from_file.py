@@ -30,7 +30,7 @@ def read_lines(path: Path) -> Sequence[bytes]:
 
 
 def file_input(path: Path, on: str, streams: Mapping[str, StreamSchema]) -> RuleInput:
-    """Return what a rule reads when its events are lines of a file."""
+    """Return the input of a rule when its events are lines of a file."""
     return RuleInput.find(on, streams, dict.fromkeys(stream_names(on), path.name))
 
 

@@ -35,7 +35,7 @@ _COMPARED = ("alert_id", "event_time_ms", "key", "window", "timing", "values", "
 
 
 def answer_published(query: ExplainQuery) -> ExplainResult:
-    """Answer the query from Kafka. Raises ``InputError``, naming what is missing, if that is not possible."""
+    """Answer the query from Kafka. Raises ``InputError``, naming the missing part, if that is not possible."""
     reader = KafkaReader(query.kafka, query.formats)
     reader.load_bounds(
         [AppTopics(query.app).control, *(f"{query.app}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE))]
@@ -123,7 +123,7 @@ def _find_evidence(
 def _input(
     query: ExplainQuery, rule: CompiledRule, streams: Mapping[str, StreamSchema], topic: str | None = None
 ) -> RuleInput:
-    """Return what a rule reads. ``topic``: that of the event in question, which for one stream needs no ``--topic``."""
+    """Return the input of a rule. ``topic``: that of the event, which for one stream needs no ``--topic``."""
     on = rule.rule.on
     if topic is not None and not is_union(on):
         return find_input(on, streams, (topic,), query.formats)

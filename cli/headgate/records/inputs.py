@@ -1,4 +1,4 @@
-"""What a rule reads, with the topic of each of its streams: of ``--topic``, else of the settings file of the app."""
+"""The input of a rule, with the topic of each of its streams: of ``--topic``, else of the settings file of the app."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamcore.schema import StreamSchema
 
 
 def find_input(on: str, streams: Mapping[str, StreamSchema], given: Sequence[str], formats: RecordFormats) -> RuleInput:
-    """Return what a rule reads. ``given``: the values of ``--topic``; a stream without one has the topic of the
+    """Return the input of a rule. ``given``: the values of ``--topic``; a stream without one has the topic of the
     settings file, else the one with its name. Raises ``InputError`` if there is no such stream."""
     topics = {**formats.topics, **by_stream(given, on, "--topic")}
     try:

@@ -32,7 +32,7 @@ class TopicDecoder:
         shift = pl.col(PARTITION) + pl.lit(self.source.source(topic) * PARTITIONS_PER_TOPIC, pl.Int32)
         return {
             schema.name: self._decoders[schema.name](records, topic).with_columns(shift)
-            for schema in self.source.streams_of(topic)
+            for schema in self.source.find_streams(topic)
         }
 
     def no_events(self) -> dict[str, pl.DataFrame]:

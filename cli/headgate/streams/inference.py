@@ -122,7 +122,7 @@ def infer(
     typed = [(one, kind) for one in known if (kind := _type(one) or _map_type(one, maps, observation))]
     names = _names([one.path for one, _ in typed])
     fields = [
-        InferredField(names[one.path], kind, False, one.path, _unit_of(one, kind), _note(one, count))
+        InferredField(names[one.path], kind, False, one.path, _infer_unit(one, kind), _note(one, count))
         for one, kind in typed
     ][:MAX_FIELDS]
     by_path = {one.path: one for one in known}
@@ -170,7 +170,7 @@ def _no_time(known: Sequence[ObservedField]) -> str:
 
 
 def _schemas(observation: Observation) -> Iterator[str]:
-    """Yield comments on the schemas of the records, and on what they describe if that is several things."""
+    """Yield comments on the schemas of the records, and on the kinds that they describe if there are several."""
     if observation.schemas:
         yield f"# Written with {', '.join(f'{name} ({n:,})' for name, n in observation.schemas.most_common())}."
     if len(observation.kinds) > 1:
@@ -254,7 +254,7 @@ def _map_type(one: ObservedField, maps: Sequence[Path], observation: Observation
     return f"map<string,{kinds.pop()}>" if len(kinds) == 1 and not observation.left_out and "" not in kinds else ""
 
 
-def _unit_of(one: ObservedField, kind: str) -> TimeUnit | None:
+def _infer_unit(one: ObservedField, kind: str) -> TimeUnit | None:
     return _unit(one) if kind == "timestamp" else None
 
 

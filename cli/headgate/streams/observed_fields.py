@@ -43,7 +43,7 @@ class ObservedField:
     ``times``: texts in ISO 8601, and numbers that may be times; ``units``: whole numbers that are times of the years
     2000 to 2099 in a unit. ``large``: whole numbers of more than 64 bits. ``elements``: the values in arrays;
     ``members``: the values in objects that are in arrays, by name; ``longest``: the most elements of an array.
-    ``shape``: what the schemas of the records say of it, if they have some.
+    ``shape``: by the schemas of the records, if they have some.
     """
 
     path: Path
@@ -110,7 +110,7 @@ class ObservedField:
             self.elements.add_element(item)
 
     def add_element(self, value: object) -> None:
-        """Count a value in an array, and what is in it."""
+        """Count a value in an array, and those inside of it."""
         self.add(value)
         for name, item in value.pairs if isinstance(value, ObjectValue) else ():
             if name not in self.members:
@@ -151,7 +151,7 @@ class ObservedField:
 class Observation:
     """A sample: the number of its objects, the records that are none, with the reason, and the fields by path.
 
-    ``schemas``, ``kinds``: the records of each schema, and of each name that schemas give what they describe.
+    ``schemas``, ``kinds``: the records of each schema, and of each kind that schemas name.
     """
 
     objects: int = 0

@@ -146,7 +146,7 @@ class _JsonSchema:
         return shape
 
     def find(self, reference: str) -> object:
-        """Return what a reference names: a part of this schema, or of another one."""
+        """Return the target of a reference: a part of this schema, or of another one."""
         other, _, place = reference.partition("#")
         found = self.others.get(other) if other else self.document
         for name in place.strip("/").split("/") if place.strip("/") else ():

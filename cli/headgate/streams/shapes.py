@@ -1,4 +1,4 @@
-"""What the schemas of records say of a field: the types that it may have, whether it may be null, and what is inside.
+"""The shape of a field by the schemas of records: the types that it may have, whether it may be null, and its members.
 
 The shapes of several schemas are merged into one, whose type is the one that fits the records of all of them.
 """
@@ -50,7 +50,7 @@ TypeName = tuple[SchemaType, str]
 
 @dataclass(slots=True)
 class Shape:
-    """A field, or what is in an array or a map. ``names``: its types, each with the schemas that have it.
+    """A field, or the elements of an array or a map. ``names``: its types, each with the schemas that have it.
 
     ``digits`` and ``scale``: the most before and behind the point of its decimals. ``symbols``: of its enums.
     ``members``: of its records; ``items``: of its arrays, or the values of its maps.
@@ -71,7 +71,7 @@ class Shape:
 
     @property
     def is_of_json(self) -> bool:
-        """Whether only JSON Schemas have it: what they leave open, the sample decides."""
+        """Whether only JSON Schemas have it: the sample decides where they leave a type open."""
         return all(language is SchemaType.JSON for language, _ in self.names)
 
     @property

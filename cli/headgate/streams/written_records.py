@@ -1,4 +1,4 @@
-"""Looks at a sample whose records have schemas: Avro, or what a schema registry knows.
+"""Looks at a sample whose records have schemas: Avro, or those of a schema registry.
 
 The schemas say which fields there are, the records how often each is there. Avro and Protobuf are read by the decoder
 of an app, as a stream of all fields that have a type. Of records with a JSON Schema the values are looked at, as of
@@ -45,7 +45,7 @@ _LIMITS: Final = DecodeLimits()
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a record is written with. ``schema``: its name in messages; ``kind``: the name of what it describes."""
+    """The schema with which a record is written. ``schema``: its name in messages; ``kind``: the record's kind."""
 
     schema: str
     kind: str
@@ -144,7 +144,7 @@ def _as_json(value: object, kind: Type) -> object:
 
 
 class _Finder:
-    """Finds what a record is written with; raises ``RecordError`` if that cannot be read."""
+    """Finds the schema with which a record is written; raises ``RecordError`` if that cannot be read."""
 
     def find(self, record: bytes) -> _Written:
         raise NotImplementedError

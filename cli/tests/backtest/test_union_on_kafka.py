@@ -87,7 +87,7 @@ class UnionApp:
         assert producer.flush(30) == 0
 
     def cut(self, *, events: bool = True) -> list[Record]:
-        """Take what is new of all topics into one cut, and write its output."""
+        """Take the new records of all topics into one cut, and write its output."""
         topics = {AppTopics(self.name).control: CONTROL}
         if events:
             topics |= {f"{self.name}-{topic}": number for number, topic in enumerate(TOPICS.values())}
@@ -160,7 +160,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def content(alert: Mapping[str, Any]) -> str:
-    """Return an alert as text, without what differs: a back-test knows no event before the first one."""
+    """Return an alert as text, without the parts that differ: a back-test knows no event before the first one."""
     return orjson.dumps({**alert, "rules_epoch": 0, "incomplete": None}, option=orjson.OPT_SORT_KEYS).decode()
 
 

@@ -1,4 +1,4 @@
-"""``headgate status`` on what a service has published."""
+"""``headgate status`` on the status of a service."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def sample(values: Sequence[bytes | None]) -> list[SampleRecord]:
 def document(
     values: Sequence[bytes | None], *schemas: RegisteredSchema, written: InputFormat | None = None
 ) -> tuple[StreamSchema, str]:
-    """Return the inferred schema and its text; it takes what could be read of the sample."""
+    """Return the inferred schema and its text; it takes each readable record of the sample."""
     form, records, lookup = written or Registry(), sample(values), Schemas(*schemas)
     observation = observe_written(records, form, lookup, NOW_MS)
     found = infer(observation, "s", "t", from_topic=True, written=True)

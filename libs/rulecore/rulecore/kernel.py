@@ -324,7 +324,7 @@ class RulesKernel:
         return replace(status, incomplete=IncompleteCounts(new, self._start_offsets(cut, versions[0].rule.on)))
 
     def _start_offsets(self, cut: Cut, name: str) -> dict[str, dict[int, int]]:
-        """Return the offsets, by topic and partition, at which the cut begins in what a rule reads."""
+        """Return the offsets, by topic and partition, at which the cut begins in the input of a rule."""
         found: dict[str, dict[int, int]] = {self.topics[member]: {} for member in stream_names(name)}
         for number, offset in sorted(cut.start_offsets.items()):
             topic = self.config.streams[number // PARTITIONS_PER_TOPIC].topic

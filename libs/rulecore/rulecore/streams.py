@@ -40,11 +40,11 @@ def find_stream(streams: Mapping[str, StreamSchema], on: str) -> StreamSchema:
     for name in names:
         if name not in streams:
             raise RuleSetError(f"on: there is no stream {name!r}; there are {', '.join(sorted(streams)) or 'none'}")
-    return streams[on] if len(names) == 1 else _union_of(tuple(streams[name] for name in names))
+    return streams[on] if len(names) == 1 else _make_union(tuple(streams[name] for name in names))
 
 
 @functools.lru_cache(256)
-def _union_of(members: tuple[StreamSchema, ...]) -> StreamSchema:
+def _make_union(members: tuple[StreamSchema, ...]) -> StreamSchema:
     names = [member.name for member in members]
     if taken := [m.name for m in members if m.get(STREAM) is not None]:
         raise RuleSetError(f"on: the stream {taken[0]} has a field {STREAM}, which a union of streams adds")
@@ -90,7 +90,7 @@ class RuleStream:
 
 @dataclass(frozen=True, slots=True)
 class RuleInput:
-    """What a rule reads: the schema of a stream or of a union, and its streams in the order of their sources.
+    """The input of a rule: the schema of a stream or of a union, and its streams in the order of their sources.
 
     Events have source partitions, as in an app with these streams (``streamcore.offsets``).
     """
@@ -105,7 +105,7 @@ class RuleInput:
 
     @classmethod
     def find(cls, on: str, streams: Mapping[str, StreamSchema], topics: Mapping[str, str]) -> RuleInput:
-        """Return what a rule with this ``on`` reads; raise ``RuleSetError`` if there is no such stream.
+        """Return the input of a rule with this ``on``; raise ``RuleSetError`` if there is no such stream.
 
         ``topics``: by stream, in the order of the app's settings, by which events of one time are ordered; a stream
         that is not in it comes last, and has a topic with its name.
@@ -123,18 +123,18 @@ class RuleInput:
         """Return the number of the source that a topic is."""
         return self.topics.index(topic)
 
-    def topic_of(self, partition: int) -> str:
+    def find_topic(self, partition: int) -> str:
         """Return the topic of a source partition."""
         return self.streams[partition // PARTITIONS_PER_TOPIC].topic
 
-    def fields_of(self, row: Mapping[str, object]) -> tuple[Field, ...]:
+    def find_fields(self, row: Mapping[str, object]) -> tuple[Field, ...]:
         """Return the fields that an event has: of a union, those of the event's stream."""
         if not is_union(self.schema.name):
             return self.schema.fields
         (member,) = (one.schema for one in self.streams if one.schema.name == row[STREAM])
         return own_fields(self.schema, member)
 
-    def streams_of(self, topic: str) -> tuple[StreamSchema, ...]:
+    def find_streams(self, topic: str) -> tuple[StreamSchema, ...]:
         """Return the streams of a topic."""
         return tuple(stream.schema for stream in self.streams if stream.topic == topic)
 

@@ -12,7 +12,7 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Field, StreamSchema
 
 
 def unite_events(source: RuleInput, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Return the events of what a rule reads. ``frames``: of at least one of its streams, by name."""
+    """Return the events of the input of a rule. ``frames``: of at least one of its streams, by name."""
     name = source.schema.name
     if not is_union(name):
         return frames[name]

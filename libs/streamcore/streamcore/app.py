@@ -211,7 +211,7 @@ class App:
         if len(set(names)) != len(names):
             raise ConfigError(f"app {self.name}: a stream appears twice in {names}")
         for first in {*map(self.first_source, range(len(self.sources)))}:
-            check_shared_topic([self.sources[index] for index in self.sources_of(first)], f"app {self.name}")
+            check_shared_topic([self.sources[index] for index in self.find_sources(first)], f"app {self.name}")
             self._check_derived(first)
         self._check_topics()
         if self.stateless_stage is None and not self.exchanges:
@@ -222,7 +222,7 @@ class App:
 
     def _check_derived(self, first: int) -> None:
         """Raise ``ConfigError`` if a step assigns times to events of one of several streams of a topic."""
-        shared = self.sources_of(first)
+        shared = self.find_sources(first)
         if len(shared) > 1 and {self.first_source(derived.source) for derived in self.derived_sources} & {first}:
             raise ConfigError(
                 f"app {self.name}: topic {self.topics[first]}: assign_timestamps: the streams have the partitions in "
@@ -243,12 +243,12 @@ class App:
 
     def _share_partitions(self) -> None:
         """Let the streams of a topic have its partitions, and so their progress and watermark, in common."""
-        groups = tuple(tuple(dict.fromkeys(map(self._partitions_of, group))) for group in self.watermark_groups)
-        lanes = {lane: frozenset(map(self._partitions_of, sources)) for lane, sources in self.lane_sources.items()}
+        groups = tuple(tuple(dict.fromkeys(map(self._find_partitions, group))) for group in self.watermark_groups)
+        lanes = {lane: frozenset(map(self._find_partitions, sources)) for lane, sources in self.lane_sources.items()}
         object.__setattr__(self, "watermark_groups", groups)
         object.__setattr__(self, "lane_sources", lanes)
 
-    def _partitions_of(self, source: int) -> int:
+    def _find_partitions(self, source: int) -> int:
         """Return the index in the numbers of source partitions, of a source or a derived source."""
         return self.first_source(source) if source < len(self.sources) else source
 
@@ -256,7 +256,7 @@ class App:
         """Return the first source of the topic of a source. Its index is part of the numbers of the partitions."""
         return self.topics.index(self.topics[source])
 
-    def sources_of(self, first: int) -> tuple[int, ...]:
+    def find_sources(self, first: int) -> tuple[int, ...]:
         """Return the sources of a topic. ``first``: its first source."""
         return tuple(index for index, topic in enumerate(self.topics) if topic == self.topics[first])
 
@@ -264,7 +264,7 @@ class App:
     def selecting_sources(self) -> tuple[int, ...]:
         """The first sources of the topics whose records are divided among streams, or of which some are left out."""
         firsts = dict.fromkeys(map(self.first_source, range(len(self.sources))))
-        return tuple(n for n in firsts if any(self.sources[one].schema.when for one in self.sources_of(n)))
+        return tuple(n for n in firsts if any(self.sources[one].schema.when for one in self.find_sources(n)))
 
     @property
     def headers(self) -> frozenset[str]:

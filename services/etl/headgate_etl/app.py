@@ -37,8 +37,8 @@ def build_app(settings: EtlSettings) -> App:
 
 
 def _build(settings: EtlSettings, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]) -> App:
-    """Build the app with what was published while it ran. The files are read once: what is written into them later is
-    for the next start."""
+    """Build the app with the documents that were published while it ran. The files are read once: later changes of
+    them are for the next start."""
     documents = documents_at_start(settings, in_files, published)
     return replace(documents.app(), rebuild=partial(_build, settings, in_files))
 

@@ -139,7 +139,7 @@ class RouteDocument(Document):
 
 
 class MappingDocument(Document):
-    """What an app does with its inputs: the part of the settings that can be published while the app runs."""
+    """The work of an app on its inputs: the part of the settings that can be published while the app runs."""
 
     version: Positive = Field(
         default=1,

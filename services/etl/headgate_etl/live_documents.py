@@ -54,7 +54,7 @@ class EtlDocuments:
         return bind_app(self.topology(), self.settings, self.sources, self)
 
     def plan(self, record: ControlRecord) -> tuple[DocumentPlan, EtlDocuments]:
-        """Return what becomes of a record, and the documents with it. ``ConfigError`` if the app cannot take it."""
+        """Return the plan for a record, and the documents with it. ``ConfigError`` if the app cannot take it."""
         return self._plan_stream(record) if is_stream(record) else self._plan_mapping(record)
 
     def find_missing(self, published: PublishedDocument) -> str:
@@ -180,7 +180,7 @@ def _key_files(settings: EtlDocument) -> set[Path]:
 
 
 def _notes(old: EtlDocument, new: EtlDocument) -> list[str]:
-    """Return what the author of a changed mapping should know."""
+    """Return a note to the author of a changed mapping."""
     pairs = zip(old.inputs, new.inputs, strict=False)  # new inputs come last
     changed = sorted({name for was, now in pairs for name in new.id if was.map.get(name) != now.map.get(name)})
     if new.deduplicate is None or not changed:
@@ -214,7 +214,7 @@ def _is_same(one: MappingDocument, other: MappingDocument) -> bool:
 def documents_at_start(
     settings: EtlDocument, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]
 ) -> EtlDocuments:
-    """Return the documents that an app starts with: of the settings and of what was published, the higher versions.
+    """Return the documents that an app starts with: of the settings and of the published ones, the higher versions.
 
     ``ConfigError`` if two of one version differ. ``in_files``: the sources of the settings.
     """

@@ -1,4 +1,4 @@
-"""Decodes a batch to all columns and to some of them: what is an event depends on no columns."""
+"""Decodes a batch to all columns and to some of them: no column decides which records are events."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ def search_feed(events: str, changes: str, shop: ShopSettings) -> Feed:
     return Feed(shop, (events, changes), both)
 
 
-def formats_feed(topic: str, topic_of: Callable[[str], str], shop: ShopSettings) -> Feed:
+def formats_feed(topic: str, find_topic: Callable[[str], str], shop: ShopSettings) -> Feed:
     """Return the shop's events as several systems write them: payments and others are JSON in ``topic``, each other
-    format has its own topic, ``topic_of(format)``."""
-    topics = {None: topic} | {name: topic_of(name) for name in ENCODINGS}
+    format has its own topic, ``find_topic(format)``."""
+    topics = {None: topic} | {name: find_topic(name) for name in ENCODINGS}
 
     def all_records(start: int, stop: int | None) -> Iterator[RoutedRecord]:
         for record in records(shop, start, stop):

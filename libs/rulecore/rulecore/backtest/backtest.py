@@ -86,7 +86,7 @@ class Backtest:
     ) -> None:
         """Create the runs of both sides.
 
-        ``source``: what the rules read. ``live``: the rules to compare with, None for no comparison. ``lists``: the
+        ``source``: the input of the rules. ``live``: the rules to compare with, None for no comparison. ``lists``: the
         lists that the rules use. ``partitions``: source partitions with events in the range; the watermark waits for
         each. ``on_alert``: called with each alert of those rules of ``new`` that have ``then.alert``.
         """

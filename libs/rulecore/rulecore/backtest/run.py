@@ -59,7 +59,7 @@ class BacktestRun:
     ) -> None:
         """Create the matcher and the kernel.
 
-        ``source``: what ``rules`` read. ``signal_rules``: further rules whose alerts the
+        ``source``: the input of ``rules``. ``signal_rules``: further rules whose alerts the
         score rules of ``rules`` add up; their hits are neither counted nor returned. ``lists``: the lists that the
         rules use. ``match_identities``: whether the hits of the matcher have identities, which only a comparison
         needs. ``on_alert``: called with each alert of those of ``rules`` with ``then.alert``; it makes the kernel

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from streamcore.codes import Code
-from streamcore.engine.publication import is_stream, subject_of
+from streamcore.engine.publication import is_stream, read_subject
 from streamcore.kernel import ControlRecord
 from streamcore.wire.lanes import STATUS, Record
 
@@ -121,7 +121,7 @@ def answer_status(answer: DocumentAnswer) -> RuleStatus:
     """Return the status that answers a published document."""
     kind = StatusKind.ACCEPTED if answer.accepted else StatusKind.REJECTED
     subject = Subject.STREAM if is_stream(answer.record) else Subject.DOCUMENT
-    name = subject_of(answer.record)
+    name = read_subject(answer.record)
     return as_reply(RuleStatus(name, answer.version, kind, answer.reason, 0, 0, 0, subject), answer.record)
 
 

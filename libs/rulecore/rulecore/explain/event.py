@@ -60,7 +60,7 @@ def explain_event(rule: CompiledRule, source: RuleInput, rows: Sequence[Row], qu
 
 def _alert(rule: CompiledRule, source: RuleInput, row: Row, origin: Origin) -> Mapping[str, Json]:
     context = AlertContext(ALERTS, _EPOCH, None if rule.rule.suppress is None else 0)
-    record = event_alert(rule, source.schema, row, origin, context, source.fields_of(row))
+    record = event_alert(rule, source.schema, row, origin, context, source.find_fields(row))
     alert: Mapping[str, Json] = orjson.loads(record.value or b"{}")
     return alert
 
@@ -98,7 +98,7 @@ def trace_event(row: Row, source: RuleInput, conditions: Mapping[str, Expr], lis
     """Return the event with the truth of each clause of the conditions."""
     values: dict[str, object] = {f.name: lang.to_logical(row[f.name], f.type) for f in source.schema.fields}
     clauses = {name: explain_condition(expr, values, lists) for name, expr in conditions.items()}
-    own = {field.name: values[field.name] for field in source.fields_of(row)}
+    own = {field.name: values[field.name] for field in source.find_fields(row)}
     return EventTrace(event_origin(row, source), own, clauses, source.schema.places)
 
 
@@ -108,7 +108,7 @@ def event_origin(row: Row, source: RuleInput) -> Origin:
     assert isinstance(partition, int)
     assert isinstance(offset, int)
     assert isinstance(event_ms, int)
-    return Origin(source.topic_of(partition), partition % PARTITIONS_PER_TOPIC, offset, event_ms)
+    return Origin(source.find_topic(partition), partition % PARTITIONS_PER_TOPIC, offset, event_ms)
 
 
 @dataclass(frozen=True, slots=True)

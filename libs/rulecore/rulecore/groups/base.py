@@ -78,7 +78,7 @@ class CutContext:
     lists: Mapping[str, ListValues] = field(default_factory=dict)
     topics: Sequence[str] = ()
 
-    def topic_of(self, partition: int) -> str:
+    def find_topic(self, partition: int) -> str:
         """Return the topic of an event. ``partition``: of the app, as events have it."""
         return self.topics[partition // PARTITIONS_PER_TOPIC] if self.topics else self.topic
 

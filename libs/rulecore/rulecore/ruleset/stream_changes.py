@@ -132,7 +132,7 @@ class StreamChanges:
         return [answer_status(one) for one in answers], accepted
 
     def _plan(self, record: ControlRecord, rules: RuleSet, *, has_room: bool) -> StreamPlan:
-        """Return what becomes of a document; raise ``RuleError`` or ``ConfigError`` if it is rejected."""
+        """Return the plan for a document; raise ``RuleError`` or ``ConfigError`` if it is rejected."""
         from streamcore.engine.published_streams import plan_stream
 
         if not self.sources:

@@ -18,14 +18,14 @@ _DEPTH: Final = 16
 
 
 def read_condition(
-    text: str, names: Sequence[str], condition_of: Callable[[str], ConditionText]
+    text: str, names: Sequence[str], translate: Callable[[str], ConditionText]
 ) -> tuple[ConditionText, set[str]]:
     """Return the translated condition over the selections ``names``, and the names that it uses.
 
-    ``condition_of`` translates a selection. The work is at most the number of characters times the number of names;
+    ``translate`` translates a selection. The work is at most the number of characters times the number of names;
     ``document`` limits both.
     """
-    parser = _Parser(_tokens(text), tuple(names), condition_of)
+    parser = _Parser(_tokens(text), tuple(names), translate)
     condition = parser.parse_or(0)
     if parser.place < len(parser.tokens):
         raise SigmaImportError(f"condition: {parser.tokens[parser.place]!r} is not expected here")
@@ -52,7 +52,7 @@ class _Parser:
 
     tokens: list[str]
     names: tuple[str, ...]
-    condition_of: Callable[[str], ConditionText]
+    translate: Callable[[str], ConditionText]
     place: int = 0
     used: set[str] = field(default_factory=set)
 
@@ -114,7 +114,7 @@ class _Parser:
 
     def selection(self, name: str) -> ConditionText:
         self.used.add(name)
-        return self.condition_of(name)
+        return self.translate(name)
 
 
 def _is_chosen(name: str, pattern: str) -> bool:

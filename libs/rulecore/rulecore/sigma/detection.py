@@ -38,7 +38,7 @@ def translate(detection: SigmaDetection, field_map: FieldMap) -> TranslatedDetec
     translator = SelectionTranslator(resolve, field_map.keywords)
     translated: dict[str, ConditionText] = {}
 
-    def condition_of(name: str) -> ConditionText:
+    def translate(name: str) -> ConditionText:
         if name not in translated:
             translated[name] = _translate_selection(translator, detection.selections[name], ("detection", name))
         return translated[name]
@@ -46,7 +46,7 @@ def translate(detection: SigmaDetection, field_map: FieldMap) -> TranslatedDetec
     alternatives, used = [], set[str]()
     for text in detection.conditions:
         try:
-            condition, names = read_condition(text, tuple(detection.selections), condition_of)
+            condition, names = read_condition(text, tuple(detection.selections), translate)
         except SigmaImportError as error:
             raise SigmaImportError(error.message, error.path or ("detection", "condition")) from None
         alternatives.append(condition)

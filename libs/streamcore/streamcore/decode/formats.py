@@ -237,7 +237,7 @@ class Avro:
 
 
 def make_framing(framing: AvroFraming, schema: StreamSchema, want: FieldMapping, extra_fields: ExtraFields) -> Framing:
-    """Return what finds the datum of a record; ``ConfigError`` if a schema of the settings does not fit the stream."""
+    """Return the framing, which finds the datum of a record; ``ConfigError`` if a schema does not fit the stream."""
 
     def parse(text: str, name: str) -> AvroType:
         try:

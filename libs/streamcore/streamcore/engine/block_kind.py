@@ -1,4 +1,4 @@
-"""What a shuffle block contains. Imports little: the driver has no frames."""
+"""The kinds of shuffle blocks. Imports little: the driver has no frames."""
 
 from __future__ import annotations
 

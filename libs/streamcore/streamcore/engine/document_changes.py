@@ -1,7 +1,7 @@
-"""Documents that are published while an app runs: a cut decides about each, and the next cut has what it accepts.
+"""Documents that are published while an app runs: a cut decides about each, and the next cut has the accepted ones.
 
 Only then can events be decoded and mapped by an accepted document; the answer comes with that cut. All shards decide
-alike. What a document means is the business of the app (``AppDocuments``); this module knows the order of things.
+alike. The meaning of a document is the business of the app (``AppDocuments``); this module knows the order of things.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ACCEPTED: Final = "accepted:"
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlan:
-    """What becomes of a control record with a document.
+    """The plan for a control record with a document.
 
-    ``version``: of the document. ``published``: what the app has with it; nothing if it is in force already. ``note``:
-    what its author should know, or empty.
+    ``version``: of the document. ``published``: the documents that the app has with it; none if it is in force already.
+    ``note``: to its author, or empty.
     """
 
     version: int
@@ -48,10 +48,10 @@ class DocumentAnswer:
 
 
 class AppDocuments(Protocol):
-    """What a stream program has of documents, and what it says about further ones. It is pickled for the workers."""
+    """The documents of a stream program, and its answers to further ones. It is pickled for the workers."""
 
     def plan(self, record: ControlRecord) -> tuple[DocumentPlan, AppDocuments]:
-        """Return what becomes of a record, and the documents with it. Raise ``StreamError`` if it is rejected: with
+        """Return the plan for a record, and the documents with it. Raise ``StreamError`` if it is rejected: with
         the reason, and what to do instead."""
         ...
 
@@ -125,7 +125,7 @@ class DocumentChanges:
         """Decide about records with documents, in their order. Return the answers to those that are rejected or change
         nothing, and the accepted documents.
 
-        ``plan``: returns what becomes of a record after those before it; it raises if the record is rejected.
+        ``plan``: returns the plan for a record after those before it; it raises if the record is rejected.
         """
         answers: list[DocumentAnswer] = []
         accepted: list[_Accepted] = []

@@ -56,7 +56,7 @@ class Ingest:
         self.decoders = [source.decoder(app.limits) for source in app.sources]
         self.selections = {
             source: StreamSelection(
-                [TopicStream(one.schema, one.format) for one in map(self._source, app.sources_of(source))],
+                [TopicStream(one.schema, one.format) for one in map(self._source, app.find_sources(source))],
                 decode_limits(app.limits),
             )
             for source in app.selecting_sources
@@ -136,7 +136,7 @@ class Ingest:
         selected = self.selections[source].select(raw)
         if selected.dead.num_rows:
             self._add_dead(source, batch, selected.dead)
-        for number, index in enumerate(self.app.sources_of(source)):
+        for number, index in enumerate(self.app.find_sources(source)):
             rows = np.flatnonzero(selected.owner == number)
             if len(rows) == len(batch):
                 self._decode(index, batch, raw)
@@ -149,10 +149,12 @@ class Ingest:
         """Count the records that belong to no stream, or add a dead letter for each."""
         if not len(rows):
             return
-        if not any(self.app.sources[one].reject_other_records for one in self.app.sources_of(source)):
+        if not any(self.app.sources[one].reject_other_records for one in self.app.find_sources(source)):
             self.counters[f"other_records.{self.app.topics[source]}"] += len(rows)
             return
-        names = ", ".join(f"{s.schema.name} ({s.schema.when})" for s in map(self._source, self.app.sources_of(source)))
+        names = ", ".join(
+            f"{s.schema.name} ({s.schema.when})" for s in map(self._source, self.app.find_sources(source))
+        )
         reason = f"the record is an event of no stream of its topic: {names}"
         columns = [
             pa.array(rows, pa.uint32()),

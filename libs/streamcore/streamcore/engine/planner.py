@@ -180,7 +180,7 @@ def control_ranges(app: App, cut: CutBounds) -> list[OffsetRange]:
 
 
 def _numbers(app: App) -> dict[str, int]:
-    """Return what the records of each topic have as ``source``."""
+    """Return the ``source`` of the records of each topic."""
     return {app.control_topic: CONTROL} | {topic: app.topics.index(topic) for topic in app.topics}
 
 

@@ -23,7 +23,7 @@ FieldsByStream = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What stage 1 keeps of the events of a cut. ``fields``: of each stream. ``watermark_ms``: at the begin of the cut;
+    """The fields of the events of a cut that stage 1 keeps, by stream. ``watermark_ms``: at the beginning of the cut;
     events before it keep all fields."""
 
     fields: FieldsByStream

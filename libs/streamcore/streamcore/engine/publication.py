@@ -105,6 +105,6 @@ def _decode(value: bytes, limit_bytes: int) -> dict[str, Any]:
     return content
 
 
-def subject_of(record: ControlRecord) -> str:
+def read_subject(record: ControlRecord) -> str:
     """Return the name of the stream or app whose document the record publishes."""
     return (record.key or b"").decode("utf-8", "replace").partition("/")[2]

@@ -21,10 +21,10 @@ from streamcore.schema.stream_schema import Field
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """What becomes of a published document.
+    """The plan for a published document.
 
     ``stream``: the document with its topic. ``before``: the schema that it replaces; None for a new stream.
-    ``sources``: of the app with it. ``note``: what its author should know, or empty.
+    ``sources``: of the app with it. ``note``: to its author, or empty.
     """
 
     stream: PublishedDocument
@@ -39,7 +39,7 @@ class StreamPlan:
 
 
 def plan_stream(sources: Sequence[Source], document: Mapping[str, object], topic: str | None) -> StreamPlan:
-    """Return what becomes of a document. ``sources``: those of the running app; ``topic``: None for that of the stream.
+    """Return the plan for a document. ``sources``: those of the running app; ``topic``: None for that of the stream.
 
     ``ConfigError`` says why the app cannot take it, and what to do instead.
     """

@@ -13,7 +13,7 @@ _MAX_RECORDS = 1_000
 
 
 class ControlKeyReader:
-    """Tells by their keys what control records are about. It connects when it is first asked."""
+    """Tells the subject of control records by their keys. It connects when it is first asked."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings

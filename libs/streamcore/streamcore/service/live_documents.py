@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def bind_app(topology: Topology, settings: ServiceSettings, sources: Sequence[Source], documents: AppDocuments) -> App:
-    """Return the app of a topology, with the topics and limits of the settings. ``sources``: what its streams are read
-    from. ``documents``: decides about those that are published while it runs."""
+    """Return the app of a topology, with the topics and limits of the settings. ``sources``: those of its
+    streams. ``documents``: decides about those that are published while it runs."""
     app = topology.app(
         topics={source.schema.name: source.topic for source in sources},
         lanes={lane: settings.lane_topic(lane) for lane in (*topology.lanes, STATUS)},
@@ -109,7 +109,7 @@ class StreamDocuments:
     to_status: Callable[[DocumentAnswer], Record]
 
     def plan(self, record: ControlRecord) -> tuple[DocumentPlan, StreamDocuments]:
-        """Return what becomes of a record, and the documents with it. ``ConfigError`` if the app cannot take it."""
+        """Return the plan for a record, and the documents with it. ``ConfigError`` if the app cannot take it."""
         if not is_stream(record):
             raise ConfigError("the app takes documents of streams alone; change its settings, and start it anew")
         publication = decode_stream(record)

@@ -222,7 +222,7 @@ def _scoring(rule: CompiledRule) -> CompiledScore:
 
 
 def _origin(signal: ActiveSignal, context: CutContext) -> Origin:
-    topic = context.topic_of(signal.partition)
+    topic = context.find_topic(signal.partition)
     return Origin(topic, signal.partition % PARTITIONS_PER_TOPIC, signal.offset, signal.time_ms)
 
 

@@ -41,12 +41,12 @@ class SequenceMatch:
 
 
 def to_firing(
-    rule: CompiledRule, key: Mapping[str, Value], match: SequenceMatch, topic_of: Callable[[int], str], since_ms: int
+    rule: CompiledRule, key: Mapping[str, Value], match: SequenceMatch, find_topic: Callable[[int], str], since_ms: int
 ) -> RuleFiring:
-    """Return the firing of a rule for a match. ``topic_of``: finds the topic of a partition of the app. ``since_ms``:
+    """Return the firing of a rule for a match. ``find_topic``: finds the topic of a partition of the app. ``since_ms``:
     the latest event time before the sequence was known."""
     origins = tuple(
-        Origin(topic_of(e.partition), e.partition % PARTITIONS_PER_TOPIC, e.offset, e.event_ms) for e in match.events
+        Origin(find_topic(e.partition), e.partition % PARTITIONS_PER_TOPIC, e.offset, e.event_ms) for e in match.events
     )
     first, last = origins[0], origins[-1]
     return RuleFiring(

@@ -219,7 +219,7 @@ class SequenceGroup:
             for rule in sequence_rules.rules:
                 if match.timed_out and rule.rule.timed_out is not TimedOut.EMIT:
                     continue
-                rule_firing = to_firing(rule, key, matched, context.topic_of, sequence_rules.since_ms)
+                rule_firing = to_firing(rule, key, matched, context.find_topic, sequence_rules.since_ms)
                 fired.append(((rule_firing.time_ms, key_hash, rule.rule.id, rule_firing.mark), rule_firing))
         return [rule_firing for _, rule_firing in sorted(fired, key=lambda pair: pair[0])]
 

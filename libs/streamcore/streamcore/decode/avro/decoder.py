@@ -110,7 +110,7 @@ class AvroDecoder:
             limits=self._limits,
         )
 
-    def _walk_of(self, known: Datum) -> BinaryWalk | None:
+    def _find_walk(self, known: Datum) -> BinaryWalk | None:
         """Return the compiled walk through datums of a type that follow a prefix; None for very large schemas."""
         assert known.prefix is not None
         if known.prefix not in self._walks:
@@ -142,7 +142,7 @@ class AvroDecoder:
         known_rows = rows if matched.all() else rows[matched]
         if len(known_rows) < _MIN_ROWS:
             return rows
-        if (walk := self._walk_of(known)) is not None:
+        if (walk := self._find_walk(known)) is not None:
             begins, ends, found = self._framing.narrow(starts.content, *starts.places(known_rows, len(known.prefix)))
             if found is not None and not found.all():
                 known_rows, begins, ends = known_rows[found], begins[found], ends[found]

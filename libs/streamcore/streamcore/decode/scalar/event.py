@@ -80,7 +80,7 @@ def is_ignored(schema: StreamSchema, record: StreamRecord) -> bool:
     return schema.envelope is Envelope.DEBEZIUM and record.value is None
 
 
-def form_of(schema: StreamSchema, record: StreamRecord) -> RecordForm:
+def find_form(schema: StreamSchema, record: StreamRecord) -> RecordForm:
     """Return the form of a record."""
     match schema.envelope:
         case Envelope.CLOUDEVENTS:
@@ -97,7 +97,7 @@ def decode_record(
     part here (``matches``)."""
     if is_ignored(schema, record):
         return IgnoredRecord()
-    layout = layouts(schema)[form_of(schema, record)]
+    layout = layouts(schema)[find_form(schema, record)]
     inside = decode_value(layout.value, record.value) if layout.value.fields else ()
     if isinstance(inside, RejectedRecord):
         return inside

@@ -1,4 +1,4 @@
-"""Counts the values in the arrays and maps of a record: what the memory of its columns grows by.
+"""Counts the values in the arrays and maps of a record, by which the memory of its columns grows.
 
 An element of an array counts as one value and, if it is a struct, as one more for each of its declared members, there
 or not, for each has a column. An entry of a map counts as its key and its value. Arrays and maps inside of others
@@ -17,11 +17,11 @@ from streamcore.schema import Field, Kind, Type
 @functools.cache
 def values_of_element(kind: Type) -> int:
     """Return as how many values each element of an array, or each entry of a map, of this type counts."""
-    return _values_of(kind.items) + (1 if kind.kind is Kind.MAP else 0)
+    return _count_values(kind.items) + (1 if kind.kind is Kind.MAP else 0)
 
 
-def _values_of(kind: Type) -> int:
-    return 1 + sum(_values_of(member) for _, member in kind.members)
+def _count_values(kind: Type) -> int:
+    return 1 + sum(_count_values(member) for _, member in kind.members)
 
 
 class ValueCounter:
@@ -41,7 +41,7 @@ class ValueCounter:
             )
 
     def add_value(self, field: Field, value: object) -> None:
-        """Count what is in the value of a field, as JSON has it; a value of another type counts nothing."""
+        """Count the values inside of the value of a field, as JSON has it; a value of another type counts nothing."""
         match field.type.kind, value:
             case Kind.ARRAY, list():
                 self._add_elements(field, value)

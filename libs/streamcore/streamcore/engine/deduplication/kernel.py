@@ -1,7 +1,7 @@
 """Runs the deduplication: the stateless stage in front of it, its keyed stage, and the event filter behind it.
 
 With an ``IdRouter`` the stage gets hashes of the events, and the events go around it. Each shard behind it gets all
-verdicts, and takes out what it has of these events. With an ``EventRouter`` the events go through the stage.
+verdicts, and takes out its rows of these events. With an ``EventRouter`` the events go through the stage.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class DeduplicatedStream:
 
     @property
     def rows(self) -> StreamKey:
-        """The name of the exchange that brings its events, or what identifies them, to the stage."""
+        """The name of the exchange that brings its events, or their hashes, to the stage."""
         return StreamKey(self.schema.name, _ROUTE)
 
     @property

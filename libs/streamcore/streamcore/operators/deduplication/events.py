@@ -82,7 +82,7 @@ class EventDeduplication:
         )
 
     def decide_ids(self, ids: pa.Table, time: CutTime) -> pa.Table:
-        """Process what ``identify_events`` has made of the events of a cut, in any order and in one chunk.
+        """Process the table that ``identify_events`` has made of the events of a cut, in any order and in one chunk.
 
         Return partition, offset and ``IS_LATE`` of the events that are not used.
         """
