@@ -77,6 +77,7 @@ def test_every_kind_of_dead_letter_occurs() -> None:
         RejectCode.NO_SCHEMA_ID,
         RejectCode.UNUSABLE_SCHEMA,
         RejectCode.NOT_PROTOBUF,
+        RejectCode.TOO_MANY_VALUES,  # of arrays and maps
     }
     assert set(decoded.dead.column("code").to_pylist()) == set(RejectCode) - of_other_sources
 
