@@ -26,7 +26,7 @@ from streamcore.kernel import ControlRecord
 from streamcore.schema.evolution import RESTART
 from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.config.documents import checked_document
-from streamcore.service.live_documents import bind_app, find_differences
+from streamcore.service.live_documents import bind_app, find_differences, reject_differences
 from streamcore.wire.lanes import Record
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ class EtlDocuments:
     def find_missing(self, published: PublishedDocument) -> str:
         """Return why an accepted document is not in force, or nothing if it is."""
         if published.is_stream:
-            schemas = {source.schema.name: source.schema for source in self.sources}
-            return find_missing_stream(schemas.get(published.name), published)
+            return find_missing_stream((source.schema for source in self.sources), published)
         version = self.settings.version
         if version > published.version:
             return f"the app was started with version {version} before it took this one"
@@ -153,8 +152,7 @@ def check_fits(before: EtlDocuments, after: EtlDocuments) -> None:
         *_fixed_entries(before.settings, after.settings),
         *find_differences(before.app(), app, rows=False),
     ]
-    if problems:
-        raise ConfigError(f"not while the app runs: {'; '.join(problems)}. Instead: {_RESTART}")
+    reject_differences(problems, _RESTART)
 
 
 def _fixed_entries(old: EtlDocument, new: EtlDocument) -> Iterator[str]:

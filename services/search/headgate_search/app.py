@@ -23,14 +23,12 @@ from headgate_search.topics import CHANGES
 from rulecore.documents.status import answer_record
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
-from streamcore.engine.published_streams import add_streams
 from streamcore.engine.report import Listeners
 from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.schema import StreamSchema
-from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factory
-from streamcore.service.live_documents import StreamDocuments, bind_app
+from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.topology.stream import source
@@ -80,13 +78,8 @@ def _metric_or_default(name: str) -> pl.Expr:
 def build_app(settings: SearchSettings) -> App:
     """Build the app, without sinks or runtime."""
     streams = (settings.products, settings.events)
-    return _build(settings, tuple(one.apply_to(Source(one.stream_schema(), one.topic)) for one in streams), ())
-
-
-def _build(settings: SearchSettings, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]) -> App:
-    """Build the app with the documents of its streams that were published while it ran."""
-    documents = StreamDocuments(add_streams(in_files, published), partial(_build_with, settings), answer_record)
-    return replace(_build_with(settings, documents), rebuild=partial(_build, settings, in_files))
+    in_files = [one.apply_to(Source(one.stream_schema(), one.topic)) for one in streams]
+    return build_with_streams(in_files, partial(_build_with, settings), answer_record)
 
 
 def _build_with(settings: SearchSettings, documents: StreamDocuments) -> App:

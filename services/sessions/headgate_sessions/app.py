@@ -12,8 +12,7 @@ PostgreSQL gets the rows of the lanes that the settings name, in a transaction o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 
 import polars as pl
@@ -26,14 +25,12 @@ from headgate_sessions.topics import KEYS, SESSIONS, table_lane
 from rulecore.documents.status import answer_record
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
-from streamcore.engine.published_streams import add_streams
 from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
-from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factory
-from streamcore.service.live_documents import StreamDocuments, bind_app
+from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.topology.nodes import SinkNode
@@ -83,13 +80,7 @@ def build_app(settings: SessionsSettings) -> App:
     """Build the app, without sinks or runtime."""
     stream = settings.stream
     in_file = stream.apply_to(Source(stream.stream_schema(), stream.topic))
-    return _build(settings, in_file, ())
-
-
-def _build(settings: SessionsSettings, in_file: Source, published: Sequence[PublishedDocument]) -> App:
-    """Build the app with the documents of its stream that were published while it ran."""
-    documents = StreamDocuments(add_streams([in_file], published), partial(_build_with, settings), answer_record)
-    return replace(_build_with(settings, documents), rebuild=partial(_build, settings, in_file))
+    return build_with_streams([in_file], partial(_build_with, settings), answer_record)
 
 
 def _build_with(settings: SessionsSettings, documents: StreamDocuments) -> App:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -100,7 +101,7 @@ class StreamChanges:
     def take_waiting(self, schemas: Mapping[str, StreamSchema]) -> tuple[list[RuleStatus], list[ControlRecord]]:
         """Return the answers to the documents that the cut before has accepted, and the records behind them, and
         forget both. ``schemas``: of the streams in force."""
-        answers = self.changes.take_answers(lambda one: find_missing_stream(schemas.get(one.name), one))
+        answers = self.changes.take_answers(partial(find_missing_stream, schemas.values()))
         behind = dict(self.table)
         for key in behind:
             self.table.put(key, None)

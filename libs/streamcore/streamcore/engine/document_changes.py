@@ -6,7 +6,7 @@ alike. The meaning of a document is the business of the app (``AppDocuments``); 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -64,8 +64,9 @@ class AppDocuments(Protocol):
         ...
 
 
-def find_missing_stream(schema: StreamSchema | None, published: PublishedDocument) -> str:
-    """Return why the accepted document of a stream is not in force, or nothing. ``schema``: that in force."""
+def find_missing_stream(schemas: Iterable[StreamSchema], published: PublishedDocument) -> str:
+    """Return why the accepted document of a stream is not in force, or nothing. ``schemas``: those in force."""
+    schema = next((one for one in schemas if one.name == published.name), None)
     version = published.version
     if schema is None or schema.version < version or (schema.version == version and schema != published.schema):
         return "the app was started with other streams before it took it"

@@ -171,7 +171,7 @@ class Ingest:
 
     def _decode(self, source: int, batch: pa.RecordBatch, raw: RawBatch) -> None:
         """Decode the records of one stream."""
-        fields, late_before_ms = self._project(source)
+        fields = self._project(source)
         decoded = self.decoders[source].decode(replace(raw, fields=fields))
         if self.app.sources[source].time is EventTime.INGESTION:
             times = _decoded_records(batch, decoded).column("timestamp_ms")
@@ -179,28 +179,32 @@ class Ingest:
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
         self._count_tombstones(source, len(decoded.ignored))
+        if not decoded.events.num_rows:
+            return
         events = self._with_event_time(source, batch, decoded)
         self._measure(source, events)
-        is_late = pc.less(events.column(EVENT_MS), late_before_ms).to_numpy()
-        if is_late.any():
-            events = events.filter(pa.array(~is_late))
-            self._decode_late(source, batch, raw, np.delete(np.arange(len(batch)), decoded.undecoded)[is_late])
+        if fields is not None:
+            events = self._decode_late(source, batch, raw, decoded, events)
         self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
 
-    def _project(self, source: int) -> tuple[frozenset[str] | None, int]:
-        """Return the fields of a source's events that become columns, None for all; and the watermark before which an
-        event keeps them all."""
+    def _project(self, source: int) -> frozenset[str] | None:
+        """Return the fields of a source's events that become columns; None for all."""
         if self.projection is None or self.app.sources[source].raw:
-            return None, NO_WATERMARK
-        fields = self.projection.project(self.app.schemas[source], self.app.watermark_for(source))
-        return fields, NO_WATERMARK if fields is None else self.projection.watermark_ms
+            return None
+        return self.projection.project(self.app.schemas[source], self.app.watermark_for(source))
 
-    def _decode_late(self, source: int, batch: pa.RecordBatch, raw: RawBatch, rows: npt.NDArray[np.int64]) -> None:
-        """Decode events that are late with all their fields. ``rows``: theirs in the batch."""
-        places = pa.array(rows)
-        self._hold(
-            source, self._with_event_time(source, batch.take(places), self.decoders[source].decode(raw.take(places)))
-        )
+    def _decode_late(
+        self, source: int, batch: pa.RecordBatch, raw: RawBatch, decoded: Decoded, events: pa.Table
+    ) -> pa.Table:
+        """Hold those of the events that are late with all their fields; return the others. ``raw``: the batch."""
+        assert self.projection is not None, "some fields are left out"
+        is_late = pc.less(events.column(EVENT_MS), self.projection.watermark_ms).to_numpy()
+        if not is_late.any():
+            return events
+        late = pa.array(np.delete(np.arange(len(batch)), decoded.undecoded)[is_late])
+        whole = self.decoders[source].decode(raw.take(late))
+        self._hold(source, self._with_event_time(source, batch.take(late), whole))
+        return events.filter(pa.array(~is_late))
 
     def _note_first_records(self, numbers: pa.Array, timestamps_ms: pa.Array) -> None:
         """Keep the timestamp of the first record of each source partition that has one: of the first batch."""

@@ -18,19 +18,19 @@ from streamcore.app import App
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 
-FieldsByStream = Mapping[str, frozenset[str]]
-
 
 @dataclass(frozen=True, slots=True)
 class Projection:
     """The fields of the events of a cut that stage 1 keeps, by stream. ``watermark_ms``: at the beginning of the cut;
     events before it keep all fields."""
 
-    fields: FieldsByStream
+    fields: Mapping[str, frozenset[str]]
     watermark_ms: int
 
     @classmethod
-    def of_next_cut(cls, app: App, read: Iterable[FieldsByStream | None], watermark_ms: int) -> Projection | None:
+    def of_next_cut(
+        cls, app: App, read: Iterable[Mapping[str, Iterable[str]] | None], watermark_ms: int
+    ) -> Projection | None:
         """Return that of the cut after one that ends at this watermark; None if it has all fields.
 
         ``read``: by the kernel of each shard of the last stage (``KernelOutput.fields``). They may differ: a rule is in
@@ -41,7 +41,7 @@ class Projection:
             if fields is None or len(app.stages) > 1:
                 return None
             for stream, names in fields.items():
-                found[stream] = found.get(stream, frozenset()) | names
+                found[stream] = found.get(stream, frozenset()).union(names)
         return cls(found, watermark_ms)
 
     def project(self, schema: StreamSchema, strategy: WatermarkStrategy) -> frozenset[str] | None:

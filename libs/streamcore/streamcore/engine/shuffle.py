@@ -20,11 +20,11 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
+from streamcore.columnar.event_order import find_order
 from streamcore.engine.block_kind import BlockKind
 from streamcore.hashing import UInt64Array, hash_columns
 from streamcore.kernel import ControlRecord, Exchange, StreamKey
 from streamcore.key_space import KeySpace
-from streamcore.schema import OFFSET, PARTITION
 from streamcore.watermark import Progress
 from streamcore.wire.arrow_ipc import ipc_stream
 from streamcore.wire.lane_codec import decode_records, encode_records
@@ -213,10 +213,9 @@ def _in_any_order(blobs: Sequence[bytes]) -> pa.Table:
 
 
 def _in_order(blobs: Sequence[bytes]) -> pl.DataFrame:
-    """Return the rows sorted by partition and offset. The sort is stable: rows that stem from one event keep their
-    order."""
+    """Return the rows in order of partition and offset."""
     frames = [pl.read_ipc_stream(io.BytesIO(blob)) for blob in blobs]
     # Blocks of late events have more columns (``Projection``), which are null in the other rows.
     frame = pl.concat(frames, how="diagonal", rechunk=True) if len(frames) > 1 else frames[0]
-    order = frame.select(code=pl.col(PARTITION).cast(pl.Int64) * (1 << 40) + pl.col(OFFSET))["code"]
-    return frame if order.is_sorted() else frame[np.argsort(order.to_numpy(), kind="stable")]
+    order = find_order(frame)
+    return frame if order is None else frame[order]

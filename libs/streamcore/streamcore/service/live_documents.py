@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streamcore.app import App, Source
 from streamcore.engine.document_changes import AppDocuments, DocumentAnswer, DocumentPlan, find_missing_stream
 from streamcore.engine.publication import decode_stream, is_stream
-from streamcore.engine.published_streams import plan_stream
+from streamcore.engine.published_streams import add_streams, plan_stream
 from streamcore.errors import ConfigError
 from streamcore.kernel import ControlRecord
 from streamcore.schema.evolution import RESTART
@@ -79,6 +80,12 @@ def find_differences(old: App, new: App, *, rows: bool) -> Iterator[str]:
             yield f"route {lane} is new, and its topic is made when the app starts"
 
 
+def reject_differences(problems: Sequence[str], remedy: str) -> None:
+    """Raise ``ConfigError`` with these reasons and what to do instead, if there are any."""
+    if problems:
+        raise ConfigError(f"not while the app runs: {'; '.join(problems)}. Instead: {remedy}")
+
+
 def _topology(app: App) -> TopologyGraph:
     from streamcore.topology.kernel import TopologyStage
 
@@ -123,15 +130,25 @@ class StreamDocuments:
             problems = [*find_differences(self.build(self), self.build(after), rows=True)]
         except ConfigError as error:
             raise ConfigError(f"the app cannot read the stream so: {error}") from None
-        if problems:
-            raise ConfigError(f"not while the app runs: {'; '.join(problems)}. Instead: {RESTART}")
+        reject_differences(problems, RESTART)
         return DocumentPlan(plan.stream.version, (plan.stream,), plan.note), after
 
     def find_missing(self, published: PublishedDocument) -> str:
         """Return why an accepted document is not in force, or nothing if it is."""
-        schemas = {source.schema.name: source.schema for source in self.sources}
-        return find_missing_stream(schemas.get(published.name), published)
+        return find_missing_stream((source.schema for source in self.sources), published)
 
     def to_record(self, answer: DocumentAnswer) -> Record:
         """Return an answer as a record of the status lane."""
         return self.to_status(answer)
+
+
+def build_with_streams(
+    in_files: Sequence[Source],
+    build: Callable[[StreamDocuments], App],
+    to_status: Callable[[DocumentAnswer], Record],
+    published: Sequence[PublishedDocument] = (),
+) -> App:
+    """Build an app that takes documents of its streams while it runs. ``build``, ``to_status``: as in
+    ``StreamDocuments``. ``published``: the documents that it has taken, beside those of its files."""
+    app = build(StreamDocuments(add_streams(in_files, published), build, to_status))
+    return replace(app, rebuild=partial(build_with_streams, in_files, build, to_status))

@@ -458,10 +458,9 @@ class Runner:
 
     def take_projection(self, rows: Sequence[ShardRow]) -> None:
         """Take from the shards of a cut which fields they read in the next one."""
-        read = [None if row.fields is None else json.loads(row.fields) for row in rows]
-        sets = [None if one is None else {name: frozenset(names) for name, names in one.items()} for one in read]
+        read = (json.loads(row.fields) for row in rows)
         watermark_ms = max((row.watermark_ms for row in rows), default=0)
-        self._projection = Projection.of_next_cut(self.app, sets, watermark_ms)
+        self._projection = Projection.of_next_cut(self.app, read, watermark_ms)
 
     def record_failure(self, error: BaseException) -> None:
         """Keep the error of a cut, because Spark forwards only its text."""

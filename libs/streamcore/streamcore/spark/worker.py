@@ -157,8 +157,6 @@ def _to_row(output: ShardOutput) -> Row:
         shards_loaded=output.metrics.loaded,
         counters=orjson.dumps(output.metrics.counters).decode(),
         # They are equal in all shards, so only shard 0 reports them.
-        fields=orjson.dumps({name: sorted(names) for name, names in output.fields.items()}).decode()
-        if output.fields is not None
-        else None,
+        fields=orjson.dumps(output.fields, default=sorted).decode(),
         streams=orjson.dumps([[s.topic, s.document] for s in output.streams] if output.shard == 0 else []).decode(),
     )

@@ -24,12 +24,11 @@ from streamcore.schema import StreamSchema
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.spark.runner import Runner, RunSettings
 from streamcore.spark.runtime import Runtime
-from streamcore.state import StateTable
 from streamcore.state.blob_store import MemoryBlobs
-from streamcore.state.scope import TableScope
 from streamcore.storage.location import location
 from streamcore.watermark import ascending_timestamps
 from streamcore.wire.lanes import DEAD_LETTERS, Record
+from tests.harness.apps.stateless_kernel import StatelessKernel
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -38,23 +37,11 @@ IDLE_MS = 15_000
 SCHEMA = StreamSchema.parse({"name": "s", "event_time": "ts", "keys": [[]], "fields": {"ts": "timestamp not null"}})
 
 
-class NoKernel:
+class NoKernel(StatelessKernel):
     """A kernel that does nothing with its cuts."""
 
     def step(self, cut: Cut) -> KernelOutput:
         return KernelOutput()
-
-    def tables(self) -> dict[str, StateTable]:
-        return {}
-
-    def table(self, name: str) -> StateTable:
-        raise KeyError(name)
-
-    def scope(self, name: str) -> TableScope:
-        raise KeyError(name)
-
-    def on_state_loaded(self) -> None:
-        """Nothing to do."""
 
 
 APP = App("a", (Source(SCHEMA, "t", watermark=ascending_timestamps(IDLE_MS)),), "c", {}, (NoKernel,), shards=1)

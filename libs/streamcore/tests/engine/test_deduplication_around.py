@@ -19,10 +19,9 @@ from streamcore.kernel import Cut, KernelOutput
 from streamcore.operators.base import LATE_REASON, LATENESS_MS
 from streamcore.operators.deduplication.events import IS_LATE, take_out
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
-from streamcore.state import StateTable
-from streamcore.state.scope import TableScope
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import LATE, Record
+from tests.harness.apps.stateless_kernel import StatelessKernel
 
 CLOCK = 1_700_000_000_000
 SCHEMA = StreamSchema.parse(
@@ -37,24 +36,12 @@ SCHEMA = StreamSchema.parse(
 )
 
 
-class Seen:
+class Seen(StatelessKernel):
     """A kernel that outputs the ids that it gets under each key, in their order."""
 
     def step(self, cut: Cut) -> KernelOutput:
         seen = {str(key.route): rows["id"].to_list() for key, rows in cut.events.items()}
         return KernelOutput([Record("seen", None, orjson.dumps(seen))])
-
-    def tables(self) -> dict[str, StateTable]:
-        return {}
-
-    def table(self, name: str) -> StateTable:
-        raise KeyError(name)
-
-    def scope(self, name: str) -> TableScope:
-        raise KeyError(name)
-
-    def on_state_loaded(self) -> None:
-        """Nothing to do."""
 
 
 def write_late(source: int, late: pl.DataFrame, watermark_ms: int) -> Sequence[Record]:

@@ -15,11 +15,10 @@ from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, KernelOutput, StreamKey
 from streamcore.limits import Limits
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
-from streamcore.state import StateTable
-from streamcore.state.scope import TableScope
 from streamcore.wire.lane_codec import decode_records, encode_records, group_by_lane
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
+from tests.harness.apps.stateless_kernel import StatelessKernel
 
 SCHEMA = StreamSchema.parse(
     {
@@ -32,7 +31,7 @@ SCHEMA = StreamSchema.parse(
 CLOCK = 1_700_000_000_000
 
 
-class Recorder:
+class Recorder(StatelessKernel):
     """A kernel that outputs what it received."""
 
     def step(self, cut: Cut) -> KernelOutput:
@@ -44,18 +43,6 @@ class Recorder:
         heard = [Record("control", b"%d" % cut.shard, r.key) for r in cut.control]
         times = [Record("time", None, orjson.dumps([cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms]))]
         return KernelOutput(seen + heard + times)
-
-    def tables(self) -> dict[str, StateTable]:
-        return {}
-
-    def table(self, name: str) -> StateTable:
-        raise KeyError(name)
-
-    def scope(self, name: str) -> TableScope:
-        raise KeyError(name)
-
-    def on_state_loaded(self) -> None:
-        """Nothing to do."""
 
 
 def new_app(shards: int = 3, **limits: int) -> App:

@@ -17,10 +17,9 @@ from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, KernelOutput
 from streamcore.offsets import StreamOffsets
 from streamcore.schema import EVENT_MS, StreamSchema
-from streamcore.state import StateTable
-from streamcore.state.scope import TableScope
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import DEAD_LETTERS, Record
+from tests.harness.apps.stateless_kernel import StatelessKernel
 
 CLOCK = 1_700_000_000_000
 
@@ -37,24 +36,12 @@ def schema(name: str, equals: str | None = None, **fields: object) -> StreamSche
     return StreamSchema.parse(document)
 
 
-class Seen:
+class Seen(StatelessKernel):
     """A kernel that outputs its events by stream, and its watermark."""
 
     def step(self, cut: Cut) -> KernelOutput:
         rows = {key.stream: frame.drop("__partition").to_dicts() for key, frame in cut.events.items()}
         return KernelOutput([Record("seen", None, orjson.dumps([rows, cut.next_watermark_ms]))])
-
-    def tables(self) -> dict[str, StateTable]:
-        return {}
-
-    def table(self, name: str) -> StateTable:
-        raise KeyError(name)
-
-    def scope(self, name: str) -> TableScope:
-        raise KeyError(name)
-
-    def on_state_loaded(self) -> None:
-        """Nothing to do."""
 
 
 STRATEGY = WatermarkStrategy(max_out_of_orderness_ms=0)

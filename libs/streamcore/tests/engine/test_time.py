@@ -12,8 +12,6 @@ from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, Exchange, KernelOutput, StreamKey
 from streamcore.schema import EVENT_MS, StreamSchema
-from streamcore.state import StateTable
-from streamcore.state.scope import TableScope
 from streamcore.watermark import (
     END_OF_TIME_MS,
     NO_WATERMARK,
@@ -23,6 +21,7 @@ from streamcore.watermark import (
     from_punctuation,
 )
 from streamcore.wire.lanes import Record
+from tests.harness.apps.stateless_kernel import StatelessKernel
 
 CLOCK = 1_700_000_000_000
 
@@ -32,25 +31,13 @@ def schema(name: str = "s") -> StreamSchema:
     return StreamSchema.parse({"name": name, "event_time": "ts", "keys": [[]], "fields": fields})
 
 
-class Times:
+class Times(StatelessKernel):
     """A kernel that outputs its time, and the times of its events."""
 
     def step(self, cut: Cut) -> KernelOutput:
         times = [ms for frame in cut.events.values() for ms in frame[EVENT_MS].to_list()]
         marks = [[time.watermark_ms, time.next_watermark_ms] for time in cut.watermark_times]
         return KernelOutput([Record("times", None, orjson.dumps([times, marks]))])
-
-    def tables(self) -> dict[str, StateTable]:
-        return {}
-
-    def table(self, name: str) -> StateTable:
-        raise KeyError(name)
-
-    def scope(self, name: str) -> TableScope:
-        raise KeyError(name)
-
-    def on_state_loaded(self) -> None:
-        """Nothing to do."""
 
 
 def app(*sources: Source, watermark_groups: tuple[tuple[int, ...], ...] = ()) -> InProcessApp:

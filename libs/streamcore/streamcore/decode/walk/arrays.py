@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streamcore.decode.walk.compiler import entry
+from streamcore.decode.walk.elements import offsets_of
 from streamcore.decode.walk.fields import ABSENT
 from streamcore.decode.walk.texts import copy_texts
 from streamcore.decode.walk.tree import Int64s
@@ -54,13 +55,6 @@ def list_array(kind: pa.LargeListType, offsets: Int64s, items: pa.Array, found: 
 def entries_array(kind: pa.LargeListType, keys: pa.Array, values: pa.Array) -> pa.Array:
     """Return the array of the entries of maps of this type."""
     return pa.Array.from_buffers(kind.value_type, len(keys), [None], children=[keys, values])
-
-
-def offsets_of(lengths: Int64s) -> Int64s:
-    """Return where each of the parts that are behind each other begins, and where the last one ends."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
 
 
 def spread(column: pa.Array, rows: Int64s, count: int) -> pa.Array:

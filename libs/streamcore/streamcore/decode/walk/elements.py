@@ -106,7 +106,7 @@ class Elements:
     def select(self, rows: npt.NDArray[np.bool_]) -> Elements:
         """Return these elements without those of some arrays, which are empty then. ``rows``: the others."""
         kept = np.repeat(rows, self.counts)
-        return Elements(self.items.compress(kept, axis=1), _behind(np.where(rows, self.counts, 0)))
+        return Elements(self.items.compress(kept, axis=1), offsets_of(np.where(rows, self.counts, 0)))
 
 
 def make_items(byte_count: int) -> Int64s:
@@ -123,12 +123,13 @@ def find_elements(source: Bytes, starts: Int64s, sizes: Int64s) -> Elements:
 
 def gather_elements(items: Int64s, firsts: Int64s, counts: Int64s) -> Elements:
     """Return the elements of arrays of which each has ``counts`` columns of ``items``, from ``firsts`` on."""
-    behind = _behind(counts)
+    behind = offsets_of(counts)
     columns = np.repeat(firsts - behind[:-1], counts) + np.arange(behind[-1])
     return Elements(items.take(columns, axis=1), behind)
 
 
-def _behind(counts: Int64s) -> Int64s:
-    behind = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=behind[1:])
-    return behind
+def offsets_of(lengths: Int64s) -> Int64s:
+    """Return where each of the parts that are behind each other begins, and where the last one ends."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
 
-from streamcore.engine.deduplication.stream import DeduplicatedStream
+from streamcore.engine.deduplication.stream import DeduplicatedStream, WriteLate
 from streamcore.engine.ingest import KeyRouter
 from streamcore.errors import CorruptState
 from streamcore.hashing import UInt64Array, hash_columns
@@ -29,8 +29,6 @@ from streamcore.state.cold.paged_state import PagedState
 from streamcore.state.scope import TableScope, get_scope
 from streamcore.state.table import HASH, StateTable
 from streamcore.wire.lanes import Record
-
-WriteLate = Callable[[int, pl.DataFrame, int], Sequence[Record]]
 
 
 class EventRouter:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamcore.app import App
-from streamcore.engine.deduplication.stream import ID_HASH, DeduplicatedStream
+from streamcore.engine.deduplication.stream import ID_HASH, DeduplicatedStream, WriteLate
 from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, StatelessStageFactory
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from streamcore.engine.deduplication.kernel import (
         DeduplicationKernel,
         DuplicateFilter,
@@ -23,11 +20,6 @@ if TYPE_CHECKING:
     )
     from streamcore.engine.ingest import KeyRouter
     from streamcore.schema import StreamSchema
-    from streamcore.wire.lanes import Record
-
-#: Turns late events into records. Arguments: the index of the source; the events, with ``LATE_REASON`` and
-#: ``LATENESS_MS``; the watermark in milliseconds.
-WriteLate = Callable[[int, "pl.DataFrame", int], "Sequence[Record]"]
 
 
 def add_deduplication(app: App, write_late: WriteLate) -> App:

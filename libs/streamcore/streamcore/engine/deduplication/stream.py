@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streamcore.kernel import DEDUPLICATION, StreamKey
 from streamcore.schema import StreamSchema
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from streamcore.wire.lanes import Record
 
 #: The routes of the rows that the stage gets, and of its verdicts. The routes of an app's own exchanges are from 0.
 _ROUTE, _VERDICTS = -1, -2
 #: The column with the hash of an id: ``streamcore.state.table.HASH``, whose module the driver does not load.
 ID_HASH = "__hash"
+#: Turns late events into records. Arguments: the index of the source; the events, with ``LATE_REASON`` and
+#: ``LATENESS_MS``; the watermark in milliseconds.
+WriteLate = Callable[[int, "pl.DataFrame", int], "Sequence[Record]"]
 
 
 @dataclass(frozen=True, slots=True)

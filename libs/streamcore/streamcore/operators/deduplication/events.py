@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from streamcore.columnar.event_order import find_order, position_codes
 from streamcore.durations import Milliseconds
 from streamcore.hashing import fingerprint_columns, hash_contents
 from streamcore.limits import MAX_EVENT_IDS
@@ -71,7 +72,7 @@ class EventDeduplication:
 
     def decide(self, events: pa.Table, time: CutTime) -> DecidedEvents:
         """Process the events of a cut, in any order and in one chunk."""
-        order = _order(events)
+        order = find_order(events)
         columns = [events.column(name).combine_chunks() for name in self._content]
         ports = self._step(pl.Series(events.column(self._id)), columns, events.column(EVENT_MS).to_numpy(), order, time)
         used, late = ports[MAIN][_ROW].to_numpy(), ports[LATE]
@@ -86,7 +87,7 @@ class EventDeduplication:
 
         Return partition, offset and ``IS_LATE`` of the events that are not used.
         """
-        order = _order(ids)
+        order = find_order(ids)
         ordered = ids if order is None else ids.take(pa.array(order))
         hashes = (ordered.column(name).to_numpy() for name in (HASH, CHECK, EVENT_MS, CONTENT))
         decided = self.operator.decide(IdHashes(*hashes), ordered.column(_HAS_ID).to_numpy(), time)
@@ -143,27 +144,13 @@ def identify_events(schema: StreamSchema, events: pa.Table) -> pa.Table:
 def take_out(events: pl.DataFrame, verdicts: pa.Table) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the events that are used, and those that are late. ``events``: in order of partition and offset.
     ``verdicts``: of ``decide_ids``, also on other events."""
-    codes, wanted = _codes(events.select(PARTITION, OFFSET).to_arrow()), _codes(verdicts)
+    codes, wanted = position_codes(events), position_codes(verdicts)
     at = np.searchsorted(codes, wanted)
     here = np.flatnonzero(codes[np.minimum(at, len(codes) - 1)] == wanted) if len(codes) else at[:0]
     used = np.ones(len(codes), dtype=bool)
     used[at[here]] = False
     late = np.sort(at[here][verdicts.column(IS_LATE).to_numpy()[here]])
     return (events if used.all() else events.filter(pl.Series(used))), events[late]
-
-
-def _codes(events: pa.Table) -> np.typing.NDArray[np.int64]:
-    """Return a number for each position, in the order of partition and offset."""
-    codes: np.typing.NDArray[np.int64] = (
-        events.column(PARTITION).to_numpy().astype(np.int64) * (1 << 40) + events.column(OFFSET).to_numpy()
-    )
-    return codes
-
-
-def _order(events: pa.Table) -> np.typing.NDArray[np.intp] | None:
-    """Return the rows in order of partition and offset; None if they are in it."""
-    code = _codes(events)
-    return None if (code[1:] >= code[:-1]).all() else np.argsort(code, kind="stable")
 
 
 def for_stream(schema: StreamSchema) -> EventDeduplication | None:

@@ -14,7 +14,6 @@ from streamcore.decode.walk.arrays import (
     entries_array,
     have_repeated_keys,
     list_array,
-    offsets_of,
     scalar_array,
     struct_array,
 )
@@ -30,6 +29,7 @@ from streamcore.decode.walk.binary.columns import (
 from streamcore.decode.walk.binary.layout import Place
 from streamcore.decode.walk.binary.primitives import FLOAT_BITS, WHOLE_DOUBLE
 from streamcore.decode.walk.binary.steps import Int64s
+from streamcore.decode.walk.elements import offsets_of
 from streamcore.decode.walk.fields import PRESENT
 from streamcore.decode.walk.values import WalkedFields, to_utc
 from streamcore.decode.walk.words import Bytes
