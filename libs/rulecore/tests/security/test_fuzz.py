@@ -38,3 +38,11 @@ def test_every_input_gives_a_value_or_the_documented_error() -> None:
         values, rejected = words[f"{target}: value"], words[f"{target}: rejected"]
         assert values > LEAST_SHARE * (values + rejected), f"{target}: hardly any input is sound"
         assert rejected > LEAST_SHARE * (values + rejected), f"{target}: hardly any input is rejected"
+
+
+def test_the_name_of_a_zone_that_does_not_exist_reads_no_folder() -> None:
+    """Input 6096 of this seed names one."""
+    report = run_sandboxed("tests.harness.faults.fuzz_cases", [20261126, 6096, 1])
+    assert report.ended == ""
+    assert [outcome.word for outcome in report.outcomes] == ["tree: rejected"]
+    assert failures(report.outcomes) == []
