@@ -32,7 +32,8 @@ def cast(expr: Call, operands: list[ComputedOperand]) -> pl.Expr:
         case Kind.BOOLEAN:
             return operand.expr != 0
         case Kind.TIMESTAMP:
-            return let([operand], lambda s: pl.when(s.abs() <= 9_000_000_000_000_000).then(s) * 1000)
+            bound = 9_000_000_000_000_000
+            return let([operand], lambda s: pl.when(s.is_between(-bound, bound)).then(s) * 1000)
         case Kind.DOUBLE if operand.type == TIMESTAMP:
             return ComputedOperand(operand.expr, Type(Kind.DECIMAL, 18, 3)).to_double()
         case Kind.DOUBLE:

@@ -193,8 +193,12 @@ def _cast_text(text: str, kind: Type) -> Value:
         word = text.lower()
         return word in _TRUE if word in (*_TRUE, *_FALSE) else None
     if kind == TIMESTAMP:
-        whole = f"{text}T00:00" if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else text
-        return from_iso(whole, load_zone("UTC"))
+        moment = f"{text}T00:00" if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else text
+        return from_iso(moment, load_zone("UTC"))
+    if kind == DOUBLE:
+        number = rf"(?:{_NUMBER.replace('18', '100').replace('36', '100')})(?:[eE][+-]?[0-9]{{1,3}})?"
+        whole = float(text) if re.fullmatch(rf"[+-]?{number}", text) else math.inf
+        return whole if math.isfinite(whole) else None
     number = r"[0-9]{1,19}" if kind == LONG else _NUMBER
     if not re.fullmatch(rf"[+-]?(?:{number})", text):
         return None
@@ -217,6 +221,8 @@ def _cast_number(value: Any, kind: Type) -> Value:
         if kind == LONG:
             return coerce_number(math.trunc(value), LONG)
         scaled = value * 10.0**kind.scale
+        if not math.isfinite(scaled):
+            return None
         whole = math.floor(abs(scaled))
         whole += abs(scaled) - whole >= 0.5
         exact = Decimal(int(math.copysign(whole, scaled))).scaleb(-kind.scale)
