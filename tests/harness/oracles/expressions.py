@@ -418,7 +418,7 @@ URLS = (
 JSON_TEXTS = (
     '{"a": [1.50, {"x": "é"}, -0], "b c": {"d": true}}',
     '{"a": "t\\u00e9xt", "a": null}',
-    '[1, 2]',
+    "[1, 2]",
     '{"a": "\\ud800"}',
     '{"a": NaN}',
     '"text"',
@@ -569,7 +569,15 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _case(Kind.LONG),
         _choice(Kind.LONG),
     ],
-    Kind.DECIMAL: [*_NUMBERS, *_ELEMENTS, _to_decimal, _cast("decimal(9,2)"), _cast("decimal(18,0)"), _case(Kind.DECIMAL), _choice(Kind.DECIMAL)],
+    Kind.DECIMAL: [
+        *_NUMBERS,
+        *_ELEMENTS,
+        _to_decimal,
+        _cast("decimal(9,2)"),
+        _cast("decimal(18,0)"),
+        _case(Kind.DECIMAL),
+        _choice(Kind.DECIMAL),
+    ],
     Kind.DOUBLE: [
         *_NUMBERS,
         *_ELEMENTS,

@@ -22,7 +22,7 @@ def check_format(function: str, text: str, *, reads: bool = True) -> None:
             TimePattern.parse(text)
     except ConfigError as error:
         message, _, hint = str(error).partition("; ")
-        raise ExpressionTypeError(f"{function}: {message}", hint) from None
+        raise ExpressionTypeError(f"{function}: {message}", hint, 1) from None
 
 
 def check_zone(name: str) -> None:

@@ -66,8 +66,8 @@ def test_times_are_written_and_read_as_datetime_does(times: list[int], zone: str
         if is_known and (moment.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta():
             head = f"{moment:%d}/{calendar.month_abbr[moment.month]}/{moment.year:04d}:{moment:%H:%M:%S}"
             assert found == f"{head}.{moment.microsecond // 1000:03d} {moment:%z}"
-    texts = [text for text, moment in zip(written, moments, strict=True)
-             if text is not None and (moment.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta()]  # fmt: skip
+    whole = [(moment.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta() for moment in moments]
+    texts = [text for text, is_whole in zip(written, whole, strict=True) if text is not None and is_whole]
     back = [datetime.strptime(t, "%d/%b/%Y:%H:%M:%S.%f %z") for t in texts]
     assert column(f"to_timestamp(s, '{pattern}')", texts) == [(m - EPOCH) // timedelta(milliseconds=1) for m in back]
 
@@ -185,7 +185,8 @@ def test_a_function_gives_what_duckdb_gives(ours: str, database: duckdb.DuckDBPy
     @given(st.lists(st.text("abxAé 1.9日", max_size=9) | st.sampled_from(WRITTEN) | st.none(), min_size=1, max_size=20))
     def compare(texts: list[str | None]) -> None:
         # DuckDB reads no column: each text is a parameter
-        theirs = [database.execute(f"select {PAIRS[ours]} from (select ?::varchar as s)", [t]).fetchone() for t in texts]
+        query = f"select {PAIRS[ours]} from (select ?::varchar as s)"
+        theirs = [database.execute(query, [text]).fetchone() for text in texts]
         tree = parse(ours, SCOPE, expect=None)
         assert [evaluate(tree, {"s": t}) for t in texts] == [found and found[0] for found in theirs]
 

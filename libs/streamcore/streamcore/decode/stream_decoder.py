@@ -13,19 +13,21 @@ the stream, and the columns beside the values come after it. The definition is `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamcore.columnar.time_patterns import read_pattern
 from streamcore.decode.formats import JSON, InputFormat
-from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
-from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, TimeBounds
+from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside, fallback_time
 from streamcore.decode.scalar.record import check_event_time
-from streamcore.decode.scalar.values import Physical, RecordError
+from streamcore.decode.scalar.values import Physical, RecordError, read_time
 from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch, dead_table
 from streamcore.errors import ConfigError
 from streamcore.schema import (
@@ -42,6 +44,7 @@ from streamcore.schema import (
 )
 from streamcore.schema.record_layout import RecordLayout, kafka_place, layouts
 from streamcore.schema.record_places import BINARY_MARK, EXTRA_FIELDS, KAFKA
+from streamcore.schema.time_patterns import TimePattern
 from streamcore.timestamps import MAX_MS, MIN_MS, load_zone
 
 Rows = npt.NDArray[np.int64]
@@ -122,7 +125,10 @@ class StreamDecoder:
         """Return the events of records of one form, and their rows in ``batch``. ``places``: of these records in the
         batch of all forms, by which rejected ones are known."""
         layout = self._layouts[form]
-        inside = self._decoders[form].decode(batch) if form in self._decoders else _without_values(layout, batch)
+        asked = batch
+        if layout.texts and batch.fields is not None:  # a text that is no time rejects the record, wanted or not
+            asked = replace(batch, fields=batch.fields | {one.name for one in layout.texts})
+        inside = self._decoders[form].decode(asked) if form in self._decoders else _without_values(layout, batch)
         for row, code, reason in zip(*(inside.dead.column(n).to_pylist() for n in range(3)), strict=True):
             rejections.by_row[int(places[row])] = (code, reason)
         rows = np.setdiff1d(np.arange(len(batch)), inside.dead.column("row").to_numpy())
@@ -140,12 +146,17 @@ class StreamDecoder:
         """Return the events with the fields beside their values, and the first mistake of each that is none."""
         bad: dict[int, RecordError] = {}
         columns = {name: inside.column(name) for name in layout.value.names if name in inside.column_names}
+        for one in layout.texts:
+            columns[one.name], mistakes = _read_times(one, columns[one.name], self._zone)
+            bad = mistakes | bad
         for one in layout.beside:
             columns[one.name], mistakes = beside_column(one, batch, self._zone)
             bad = mistakes | bad
         if layout.extra is not None and (batch.fields is None or layout.extra.name in batch.fields):
             columns[layout.extra.name] = self._extra_fields(layout, batch)
         time = self._schema.event_time
+        if layout.has_fallback:
+            columns[time] = self._fill_times(columns[time], batch, bad)
         if time and not layout.value.event_time:
             self._check_times(columns[time], batch.clock_ms, bad)
         event_ms = columns[time] if time else inside.column(EVENT_MS)
@@ -158,9 +169,23 @@ class StreamDecoder:
 
         return extra_fields(batch.values.cast(pa.large_binary()), layout.declared, self._limits)
 
+    def _fill_times(self, times: pa.Array, batch: RawBatch, bad: dict[int, RecordError]) -> pa.Array:
+        """Return the event times, with the timestamp of the record where there is none."""
+        stamps = batch.beside.timestamp_ms
+        stamps = pa.nulls(len(times), pa.int64()) if stamps is None else stamps
+        in_range = pc.and_(pc.greater_equal(stamps, MIN_MS), pc.less_equal(stamps, MAX_MS))
+        filled = pc.coalesce(times, pc.if_else(in_range, stamps, pa.scalar(None, pa.int64())))
+        for row in np.flatnonzero(_to_numpy(pc.is_null(filled))).tolist():
+            try:
+                fallback_time(self._schema, None)
+            except RecordError as error:
+                bad.setdefault(row, error)
+        return filled
+
     def _check_times(self, times: pa.Array, clock_ms: int, bad: dict[int, RecordError]) -> None:
-        late = pc.greater(times, pa.scalar(clock_ms + self._limits.max_future_ms, pa.int64()))
-        for row in np.flatnonzero(late.fill_null(False).to_numpy(zero_copy_only=False)).tolist():
+        known = times.fill_null(0).to_numpy()
+        wrong = ~TimeBounds.of(self._limits, clock_ms).contain(known) & _to_numpy(times.is_valid())
+        for row in np.flatnonzero(wrong).tolist():
             values: list[Physical] = [None] * len(self._schema.fields)
             values[self._schema.names.index(self._schema.event_time)] = times[row].as_py()
             try:
@@ -211,8 +236,29 @@ def beside_column(one: Field, batch: RawBatch, zone: ZoneInfo) -> tuple[pa.Array
         if text is None:
             return _convert(one, found, zone)
         found = text
+    if one.pattern and pa.types.is_large_string(found.type):
+        times, mistakes = _read_times(one, found, zone)
+        return (times, mistakes) if one.nullable or not found.null_count else _convert(one, found, zone)
     is_sure = (one.nullable or not found.null_count) and (one.type != TIMESTAMP or _are_times(found))
     return (found.cast(one.type.arrow), {}) if is_sure else _convert(one, found, zone)
+
+
+def _read_times(one: Field, texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
+    """Return the times of texts in the pattern of a field, and the rows with other texts. The reference reads those
+    of which the columnar path is not sure."""
+    column = pl.Series("text", pl.from_arrow(texts))
+    pattern = TimePattern.parse_input(one.pattern)
+    found = pl.select(read_pattern(pl.lit(column), pattern, zone.key)).to_series()
+    unsure = column.is_not_null() & ~found.is_between(MIN_MS, MAX_MS).fill_null(value=False)
+    if not unsure.any():
+        return found.to_arrow().cast(pa.int64()), {}
+    values, bad = found.to_list(), dict[int, RecordError]()
+    for row in unsure.arg_true().to_list():
+        try:
+            values[row] = read_time(one, column[row], zone)
+        except RecordError as error:
+            values[row], bad[row] = None, error
+    return pa.array(values, pa.int64()), bad
 
 
 def _are_times(found: pa.Array) -> bool:

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -20,6 +21,7 @@ from streamcore import timestamps
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.schema import Field, Kind, TimeUnit, Type
 from streamcore.schema.field_paths import Path, format_path
+from streamcore.schema.time_patterns import TimePattern, read_local
 from streamcore.schema.types import quote_name
 from streamcore.wire.map_entries import KEY, VALUE
 
@@ -215,6 +217,36 @@ def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
         epoch_ms = found
     else:
         raise _wrong_type(field, value, accepted)
+    if not timestamps.MIN_MS <= epoch_ms <= timestamps.MAX_MS:
+        raise _out_of_range(field, value, f"a time in the years 1970 to 9999{_smaller_unit(field, value)}")
+    return epoch_ms
+
+
+def _smaller_unit(field: Field, value: object) -> str:
+    """Return a question about the unit, for a number that would be a time with a smaller one."""
+    units = [*TimeUnit]
+    for unit in units[units.index(field.unit) + 1 :] if isinstance(value, Number) else ():
+        ms = _from_unit(value, unit) if _WHOLE.fullmatch(value) and len(value) <= _MOST_TIME_DIGITS else -1
+        if 0 <= ms <= _LAST_LIKELY_MS:
+            return f"; are these {unit.word}? Use unit: {unit}"
+    return ""
+
+
+#: The end of the year 2099.
+_LAST_LIKELY_MS = 4_102_444_799_999
+
+
+def read_time(field: Field, value: object, zone: ZoneInfo) -> int | None:
+    """Return the time of a text in the pattern of a field; raise ``RecordError``."""
+    if value is None:
+        return None
+    found = read_local(value, TimePattern.parse_input(field.pattern)) if isinstance(value, str) else None
+    if found is None:
+        accepted = f"a time such as {field.pattern}"
+        raise RecordError(RejectCode.BAD_TIMESTAMP, f"field {field.label}: found {show(value)}; accepted is {accepted}")
+    local_ms, offset_ms = found
+    moment = datetime(1970, 1, 1) + timedelta(milliseconds=local_ms)
+    epoch_ms = local_ms - (timestamps.zone_offset_ms(zone, moment) if offset_ms is None else offset_ms)
     if not timestamps.MIN_MS <= epoch_ms <= timestamps.MAX_MS:
         raise _out_of_range(field, value, "a time in the years 1970 to 9999")
     return epoch_ms
