@@ -44,7 +44,7 @@ from streamcore.schema import (
 )
 from streamcore.schema.record_layout import RecordLayout, kafka_place, layouts
 from streamcore.schema.record_places import BINARY_MARK, EXTRA_FIELDS, KAFKA
-from streamcore.schema.time_patterns import TimePattern
+from streamcore.schema.time_patterns import AHEAD_OF_RECORD_MS, TimePattern, with_year
 from streamcore.timestamps import MAX_MS, MIN_MS, load_zone
 
 Rows = npt.NDArray[np.int64]
@@ -147,7 +147,7 @@ class StreamDecoder:
         bad: dict[int, RecordError] = {}
         columns = {name: inside.column(name) for name in layout.value.names if name in inside.column_names}
         for one in layout.texts:
-            columns[one.name], mistakes = _read_times(one, columns[one.name], self._zone)
+            columns[one.name], mistakes = _read_times(one, columns[one.name], self._zone, batch.beside.timestamp_ms)
             bad = mistakes | bad
         for one in layout.beside:
             columns[one.name], mistakes = beside_column(one, batch, self._zone)
@@ -234,31 +234,55 @@ def beside_column(one: Field, batch: RawBatch, zone: ZoneInfo) -> tuple[pa.Array
     if pa.types.is_binary(found.type) or pa.types.is_large_binary(found.type):
         text = _as_text(one, found)
         if text is None:
-            return _convert(one, found, zone)
+            return _convert(one, found, batch, zone)
         found = text
     if one.pattern and pa.types.is_large_string(found.type):
-        times, mistakes = _read_times(one, found, zone)
-        return (times, mistakes) if one.nullable or not found.null_count else _convert(one, found, zone)
+        times, mistakes = _read_times(one, found, zone, batch.beside.timestamp_ms)
+        return (times, mistakes) if one.nullable or not found.null_count else _convert(one, found, batch, zone)
     is_sure = (one.nullable or not found.null_count) and (one.type != TIMESTAMP or _are_times(found))
-    return (found.cast(one.type.arrow), {}) if is_sure else _convert(one, found, zone)
+    return (found.cast(one.type.arrow), {}) if is_sure else _convert(one, found, batch, zone)
 
 
-def _read_times(one: Field, texts: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
-    """Return the times of texts in the pattern of a field, and the rows with other texts. The reference reads those
-    of which the columnar path is not sure."""
+def _read_times(
+    one: Field, texts: pa.Array, zone: ZoneInfo, stamps: pa.Array | None
+) -> tuple[pa.Array, dict[int, RecordError]]:
+    """Return the times of texts in the pattern of a field, and the rows with other texts.
+
+    The reference reads those of which the columnar path is not sure. ``stamps``: the timestamps of the records.
+    """
     column = pl.Series("text", pl.from_arrow(texts))
-    pattern = TimePattern.parse_input(one.pattern)
-    found = pl.select(read_pattern(pl.lit(column), pattern, zone.key)).to_series()
+    pattern, has_year = with_year(one.pattern)
+    frame = pl.DataFrame({"text": column})
+    if has_year:
+        found = frame.select(read_pattern(pl.col("text"), pattern, zone.key)).to_series()
+    elif stamps is None:
+        found = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(column))
+    else:
+        frame = frame.with_columns(pl.Series("stamp", pl.from_arrow(stamps)))
+        found = frame.select(_of_last_year(pattern, zone.key)).to_series()
     unsure = column.is_not_null() & ~found.is_between(MIN_MS, MAX_MS).fill_null(value=False)
     if not unsure.any():
         return found.to_arrow().cast(pa.int64()), {}
     values, bad = found.to_list(), dict[int, RecordError]()
+    record_times = [None] * len(values) if stamps is None else stamps.to_pylist()
     for row in unsure.arg_true().to_list():
         try:
-            values[row] = read_time(one, column[row], zone)
+            values[row] = read_time(one, column[row], zone, record_times[row])
         except RecordError as error:
             values[row], bad[row] = None, error
     return pa.array(values, pa.int64()), bad
+
+
+def _of_last_year(pattern: TimePattern, zone: str) -> pl.Expr:
+    """Return the times of texts without a year, in the year of the record or the one before; NULL where unsure."""
+    in_range = pl.col("stamp").is_between(MIN_MS, MAX_MS - AHEAD_OF_RECORD_MS)
+    latest = pl.when(in_range).then(pl.col("stamp") + AHEAD_OF_RECORD_MS)
+    year = latest.cast(pl.Datetime("ms")).dt.year()
+    text = pl.col("text").str.replace_all(" +", " ")
+    this, before = (
+        read_pattern(pl.concat_str([one.cast(pl.String), pl.lit(" "), text]), pattern, zone) for one in (year, year - 1)
+    )
+    return pl.when(this <= latest).then(this).when(this.is_not_null() & (before <= latest)).then(before)
 
 
 def _are_times(found: pa.Array) -> bool:
@@ -297,14 +321,16 @@ def _as_text(one: Field, found: pa.Array) -> pa.Array | None:
         return None
 
 
-def _convert(one: Field, found: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
-    """Convert each distinct value by the reference."""
-    values = found.to_pylist()
+def _convert(one: Field, found: pa.Array, batch: RawBatch, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
+    """Convert each distinct value by the reference, of a text in a pattern each with the timestamp of its record."""
+    texts, stamps = found.to_pylist(), batch.beside.timestamp_ms
+    times = [None] * len(texts) if stamps is None or not one.pattern else stamps.to_pylist()
+    values = list(zip(texts, times, strict=True))
     converted: dict[object, Physical] = {}
     mistakes: dict[object, RecordError] = {}
     for value in {*values}:
         try:
-            converted[value] = convert_beside(one, value, zone)
+            converted[value] = convert_beside(one, value[0], zone, value[1])
         except RecordError as error:
             converted[value], mistakes[value] = None, error
     bad = {row: mistakes[value] for row, value in enumerate(values) if value in mistakes} if mistakes else {}

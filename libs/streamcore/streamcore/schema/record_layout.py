@@ -22,6 +22,7 @@ from streamcore.schema.record_places import (
     RecordForm,
 )
 from streamcore.schema.stream_schema import Field, StreamSchema
+from streamcore.schema.time_patterns import with_year
 from streamcore.schema.types import STRING
 
 
@@ -69,7 +70,10 @@ def header_names(schema: StreamSchema) -> frozenset[str]:
 
 def reads_timestamps(schema: StreamSchema) -> bool:
     """Return whether a field, or the event time, may be the timestamp of the record."""
-    return schema.time_fallback or any(field.location[:2] == (KAFKA, KafkaValue.TIMESTAMP) for field in schema.fields)
+    return schema.time_fallback or any(
+        field.location[:2] == (KAFKA, KafkaValue.TIMESTAMP) or (field.pattern and not with_year(field.pattern)[1])
+        for field in schema.fields
+    )
 
 
 @functools.lru_cache(256)

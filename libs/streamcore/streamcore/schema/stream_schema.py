@@ -329,6 +329,6 @@ def _check_pattern(name: str, kind: Type, pattern: object, unit: object) -> None
     if unit is not None:
         raise ConfigError(f"field {name}: pattern is for texts, and unit for numbers; leave one out")
     try:
-        TimePattern.parse_input(pattern)
+        TimePattern.parse_input(pattern, needs_year=False)
     except ConfigError as error:
         raise ConfigError(f"field {name}: pattern {pattern!r}: {error}") from None

@@ -125,10 +125,11 @@ class TimePattern:
 
     @classmethod
     @functools.cache
-    def parse_input(cls, text: str) -> TimePattern:
+    def parse_input(cls, text: str, *, needs_year: bool = True) -> TimePattern:
         """Parse a pattern of texts that are read; raise ``ConfigError`` if one could be two times, or none."""
         pattern = cls.parse(text)
-        if missing := [name for name in ("year", "month", "day") if not pattern.has(name)]:
+        needed = ("year", "month", "day") if needs_year else ("month", "day")
+        if missing := [name for name in needed if not pattern.has(name)]:
             raise ConfigError(f"the pattern has no {missing[0]}; {HINT}")
         if pattern.has("hour of half a day") is not pattern.has("half of the day") or (
             pattern.has("hour") and pattern.has("half of the day")
@@ -149,6 +150,19 @@ class TimePattern:
                 plain = (c if c.isalnum() or ord(c) > 127 or c in " _" else escape.format(c) for c in element)
                 parts.append("".join(plain))
         return rf"\A{''.join(parts)}"
+
+
+@functools.cache
+def with_year(text: str) -> tuple[TimePattern, bool]:
+    """Return the pattern of a field, and whether its texts have a year. If not, the pattern has it in front."""
+    if TimePattern.parse(text).has("year"):
+        return TimePattern.parse_input(text), True
+    TimePattern.parse_input(text, needs_year=False)
+    return TimePattern.parse_input(f"yyyy {text}"), False
+
+
+#: The texts of a time without a year are of the year in which they are not this much later than their record.
+AHEAD_OF_RECORD_MS = 86_400_000
 
 
 def read_local(text: str, pattern: TimePattern) -> tuple[int, int | None] | None:

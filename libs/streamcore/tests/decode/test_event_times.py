@@ -19,7 +19,8 @@ from streamcore.decode.types import BesideValues, RawBatch
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
 from streamcore.schema.evolution import find_problems
-from streamcore.timestamps import load_zone
+from streamcore.schema.record_layout import reads_timestamps
+from streamcore.timestamps import load_zone, to_text
 
 CLOCK_MS = 1_767_608_220_000  # 2026-01-05T10:17:00Z
 AMERICAN = "MM/dd/yyyy hh:mm:ss a"
@@ -153,6 +154,31 @@ def test_early_times_that_are_no_mistake_of_a_unit_are_events() -> None:
     assert not dead
 
 
+def test_a_time_without_a_year_is_of_the_year_of_its_record() -> None:
+    schema = stream({"type": "timestamp not null", "pattern": "MMM d HH:mm:ss"}, zone="Europe/Berlin")
+    assert reads_timestamps(schema)
+    assert not reads_timestamps(stream({"type": "timestamp not null", "pattern": AMERICAN}))
+    texts = [
+        "Jan  5 11:17:00",
+        "Dec 31 23:59:59",
+        "Feb 29 12:00:00",
+        "Jan 6 11:16:00",
+        "Jan 6 11:18:00",
+        "Feb 30 1:1:1",
+    ]
+    values = [json.dumps({"at": text}).encode() for text in [*texts, "Jan 5 11:17:00"]]
+    stamps = [CLOCK_MS] * len(texts) + [None]
+    events, dead = decode(schema, values, stamps, limits=replace(LIMITS, max_future_ms=90_000_000))
+    assert [to_text(ms) for _, ms in events] == [
+        "2026-01-05T10:17:00.000Z", "2025-12-31T22:59:59.000Z", "2024-02-29T11:00:00.000Z", "2026-01-06T10:16:00.000Z",
+        "2025-01-06T10:18:00.000Z",
+    ]  # fmt: skip
+    assert [(row, code) for row, code, _ in dead] == [(5, "bad_timestamp"), (6, "bad_timestamp")]
+    assert 'found the text "Feb 30 1:1:1"' in dead[0][2]
+    assert "has no year, and the record has no timestamp" in dead[1][2]
+    assert (events, dead) == expected(schema, values, stamps, replace(LIMITS, max_future_ms=90_000_000))
+
+
 def test_the_setting_is_the_earliest_plausible_time() -> None:
     limits = replace(LIMITS, min_event_ms=631_152_000_000)
     values = [f'{{"at": {ms}}}'.encode() for ms in (631_151_999_999, 631_152_000_000, 1_767_608_220)]
@@ -192,9 +218,9 @@ def test_all_formats_have_the_same_bounds() -> None:
 
 def test_columns_and_reference_agree_on_any_times() -> None:
     draw = Random(7)
-    patterns = [AMERICAN, "dd/MMM/yyyy:HH:mm:ss Z", "yyyyMMddHHmmss.SSS"]
+    patterns = [AMERICAN, "MM/dd HH:mm", "dd/MMM/yyyy:HH:mm:ss Z", "yyyyMMddHHmmss.SSS"]
     texts = ["01/31/2020 11:59:00 PM", "13/31/2020 11:59:00 PM", "05/Jan/2026:10:17:00 +0100", "20260105101700.123",
-             "05/jan/0001:10:17:00 -0000", "03/29/2026 02:30:00 AM", "10/25/2026 02:30:00 am", "", "x"]  # fmt: skip
+             "05/jan/0001:10:17:00 -0000", "03/29/2026 02:30:00 AM", "10/25 02:30", "02/29 00:00", "", "x"]  # fmt: skip
     for pattern in patterns:
         for event_time in ("at", {"field": "at", "fallback": "kafka"}):
             at = {"type": "timestamp not null", "pattern": pattern}

@@ -117,8 +117,8 @@ def _complete(
 ) -> tuple[Physical, ...]:
     zone = load_zone(schema.zone)
     found = dict(zip(layout.value.names, inside, strict=True))
-    found |= {one.name: read_time(one, found[one.name], zone) for one in layout.texts}
-    found |= {one.name: convert_beside(one, _beside(one, record), zone) for one in layout.beside}
+    found |= {one.name: read_time(one, found[one.name], zone, record.timestamp_ms) for one in layout.texts}
+    found |= {one.name: convert_beside(one, _beside(one, record), zone, record.timestamp_ms) for one in layout.beside}
     if schema.time_fallback and found[schema.event_time] is None:
         found[schema.event_time] = fallback_time(schema, record.timestamp_ms)
     if layout.extra is not None:
@@ -155,7 +155,7 @@ def fallback_time(schema: StreamSchema, timestamp_ms: int | None) -> int:
     return timestamp_ms
 
 
-def convert_beside(one: Field, value: bytes | str | int | None, zone: ZoneInfo) -> Physical:
+def convert_beside(one: Field, value: bytes | str | int | None, zone: ZoneInfo, record_ms: int | None) -> Physical:
     """Return the physical value of a field beside the value of a record; raise ``RecordError``.
 
     Bytes are text in UTF-8, and the text is read as a cell of a line is.
@@ -167,7 +167,7 @@ def convert_beside(one: Field, value: bytes | str | int | None, zone: ZoneInfo) 
     except RecordError as error:
         raise RecordError(error.code, f"field {one.label}: {error.reason}") from None
     if one.pattern and text is not None:
-        return read_time(one, text, zone)
+        return read_time(one, text, zone, record_ms)
     return convert(one, parse_cell(one, text), zone)
 
 
