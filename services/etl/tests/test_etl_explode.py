@@ -27,7 +27,7 @@ MAP = {
 
 
 def load(folder: Path, mapped: dict[str, str] | None = None, model: dict[str, str] | None = None, /,
-         rules: dict[str, str] | None = None, **explode: object) -> EtlSettings:  # fmt: skip
+         rules: dict[str, str] | None = None, **explode: Any) -> EtlSettings:  # fmt: skip
     path = write(folder, {"model": model or MODEL, "rules": rules or {}}, mapped or MAP)
     document = yaml.safe_load(path.read_text())
     document["inputs"][0]["explode"] = {"field": "items", **explode}
@@ -115,7 +115,7 @@ def test_rows_and_letters_do_not_depend_on_the_division_into_cuts(tmp_path: Path
         ({"max_elements": 0}, "inputs.0.explode.max_elements"),
     ],
 )
-def test_a_wrong_explode_is_refused(tmp_path: Path, explode: dict[str, object], message: str) -> None:
+def test_a_wrong_explode_is_refused(tmp_path: Path, explode: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, **explode)
     assert message in str(caught.value)

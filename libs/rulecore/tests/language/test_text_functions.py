@@ -135,8 +135,9 @@ JSON = st.recursive(
 @given(JSON)
 def test_a_value_of_json_is_the_one_at_its_path(value: Any) -> None:
     text = json.dumps(value)
-    for path, steps in {"$": [], "$.a": ["a"], "$.a[1]": ["a", 1], "$['c d'].b": ["c d", "b"]}.items():
-        found = value
+    paths: dict[str, list[str | int]] = {"$": [], "$.a": ["a"], "$.a[1]": ["a", 1], "$['c d'].b": ["c d", "b"]}
+    for path, steps in paths.items():
+        found: Any = value
         for step in steps:
             fits = isinstance(found, dict) if isinstance(step, str) else isinstance(found, list) and step < len(found)
             found = (found.get(step) if isinstance(step, str) else found[step]) if fits else None

@@ -19,7 +19,7 @@ MakeFormat = Callable[..., Any]
 
 def part(**fields: object) -> StreamSchema:
     """Return a schema of values without an event time."""
-    document = {"name": "log", "event_time": "at", "keys": [[]]}
+    document: dict[str, object] = {"name": "log", "event_time": "at", "keys": [[]]}
     document["fields"] = {"at": {"type": "timestamp not null", "from": "_kafka.timestamp"}, **fields}
     from streamcore.schema.record_layout import layouts
 

@@ -153,8 +153,9 @@ def _parse_url(expr: Call, operands: Operands) -> pl.Expr:
 
     def formula(url: pl.Expr) -> pl.Expr:
         fields = {name: pl.field(name) for name in ("authority", "user", "host", "path", "bare", "query", "ref")}
-        path = pl.coalesce(fields["path"], fields["bare"])
-        query = fields["query"]
+        is_opaque = ~fields["bare"].str.starts_with("/").fill_null(value=True)  # such as mailto:a@b.org
+        path = pl.when(~is_opaque).then(pl.coalesce(fields["path"], fields["bare"]))
+        query = pl.when(~is_opaque).then(fields["query"])
         found = {
             "PROTOCOL": pl.field("1"),
             "HOST": pl.when(fields["host"] != "").then(fields["host"]),

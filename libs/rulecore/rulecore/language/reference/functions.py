@@ -29,6 +29,7 @@ from rulecore.language.reference.values import (
     text_of_time,
     to_datetime,
 )
+from rulecore.language.text_signatures import parse_replacement
 from rulecore.language.types import Value
 from streamcore.schema import LONG, TIMESTAMP
 from streamcore.schema.time_patterns import DAYS, MONTHS, TimeField, TimePattern, read_local
@@ -165,6 +166,21 @@ def _series(text: str) -> pl.Series:
 
 def _extract(_expr: Call, text: str, pattern: str, group: int = 1) -> Value:
     found: str | None = _series(text).str.extract(pattern, group)[0]
+    return found
+
+
+def _regexp_replace(_expr: Call, text: str, pattern: str, replacement: str) -> Value:
+    parts = parse_replacement(replacement)
+    rust = "".join(f"${{{part}}}" if isinstance(part, int) else part.replace("$", "$$") for part in parts)
+    found: str | None = _series(text).str.replace_all(pattern, rust)[0]
+    return found
+
+
+def _split(_expr: Call, text: str, pattern: str) -> list[str]:
+    import polars as pl
+
+    column = _series(text).to_frame("text").select(pl.col("text").str.split(pattern, literal=False))["text"]
+    found: list[str] = column[0].to_list()
     return found
 
 
@@ -363,6 +379,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "dayofweek": lambda _, ms: (ms // _DAY_MS + 4) % 7 + 1,
     "date_trunc": _date_trunc,
     "regexp_extract": _extract,
+    "regexp_replace": _regexp_replace,
+    "split": _split,
     "to_long": _to_long,
     "to_double": _to_double,
     "to_decimal": _to_decimal,

@@ -1,7 +1,4 @@
-"""The functions of texts, casts and digests for the reference evaluator, in plain Python.
-
-Regular expressions are matched by Polars here too, since those of Python have another syntax and backtrack.
-"""
+"""The functions of texts, casts and digests for the reference evaluator, in plain Python."""
 
 from __future__ import annotations
 
@@ -20,27 +17,11 @@ from rulecore.language.ast import Call
 from rulecore.language.json_texts import find_in_json
 from rulecore.language.reference.values import WIDE, coerce_number, double, text_of_time
 from rulecore.language.secrets import find_key
-from rulecore.language.text_signatures import parse_json_path, parse_replacement
+from rulecore.language.text_signatures import parse_json_path
 from rulecore.language.types import Value
 from rulecore.language.user_agents import AGENT_CLASSES, OTHER_AGENT
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, Type
 from streamcore.timestamps import from_iso, load_zone
-
-
-def _regexp_replace(_expr: Call, text: str, pattern: str, replacement: str) -> str:
-    import polars as pl
-
-    parts = parse_replacement(replacement)
-    rust = "".join(f"${{{part}}}" if isinstance(part, int) else part.replace("$", "$$") for part in parts)
-    found: str = pl.Series([text]).str.replace_all(pattern, rust)[0]
-    return found
-
-
-def _split(_expr: Call, text: str, pattern: str) -> list[str]:
-    import polars as pl
-
-    found: list[str] = pl.Series([text]).str.split(pattern, literal=False)[0].to_list()
-    return found
 
 
 def _split_part(_expr: Call, text: str, delimiter: str, number: int) -> str:
@@ -98,6 +79,8 @@ def _parse_url(_expr: Call, url: str, part: str, key: str | None = None) -> Valu
     protocol, authority, path, query, ref = match.groups()
     if re.search(r"[\[\]]", path) or "#" in (ref or "") or (authority is None and (not path or path[:2] == "//")):
         return None
+    if authority is None and path[:1] != "/":  # such as mailto:a@b.org
+        return {"PROTOCOL": protocol, "REF": ref}.get(part)
     user, at, server = (authority or "").rpartition("@")
     place = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@]*)(?::[0-9]*)?", server)
     if place is None or re.search(r"[@\[\]]", user):
@@ -237,8 +220,6 @@ def _cast_number(value: Any, kind: Type) -> Value:
 TEXTS_WITH_NULLS: Mapping[str, Callable[[Call, list[Any]], Any]] = {"concat_ws": _concat_ws}
 #: Functions that are NULL if an argument is NULL.
 TEXT_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "regexp_replace": _regexp_replace,
-    "split": _split,
     "split_part": _split_part,
     "lpad": _pad,
     "rpad": _pad,

@@ -225,9 +225,10 @@ def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
 def _smaller_unit(field: Field, value: object) -> str:
     """Return a question about the unit, for a number that would be a time with a smaller one."""
     units = [*TimeUnit]
-    for unit in units[units.index(field.unit) + 1 :] if isinstance(value, Number) else ():
-        ms = _from_unit(value, unit) if _WHOLE.fullmatch(value) and len(value) <= _MOST_TIME_DIGITS else -1
-        if 0 <= ms <= _LAST_LIKELY_MS:
+    if not isinstance(value, Number) or not _WHOLE.fullmatch(value) or len(value) > _MOST_TIME_DIGITS:
+        return ""
+    for unit in units[units.index(field.unit) + 1 :]:
+        if 0 <= _from_unit(value, unit) <= _LAST_LIKELY_MS:
             return f"; are these {unit.word}? Use unit: {unit}"
     return ""
 

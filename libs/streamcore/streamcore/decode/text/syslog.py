@@ -70,8 +70,8 @@ class SyslogLines:
         rows = (new | old).arg_true().to_numpy().astype("int64")
         matched = lines.filter(new | old)
         is_new = new.filter(new | old)
-        parts = [matched.str.extract_groups(pattern).struct.unnest() for pattern in (_NEW, _OLD)]
-        cells = {name: _column(column, *parts, is_new) for name, column in self.fields.items()}
+        of_new, of_old = (matched.str.extract_groups(pattern).struct.unnest() for pattern in (_NEW, _OLD))
+        cells = {name: _column(column, of_new, of_old, is_new) for name, column in self.fields.items()}
         return SplitLines(rows, cells)
 
 
