@@ -32,7 +32,10 @@ def test_a_shipped_rule_is_valid(file: Path) -> None:
     assert _validate("rule", text, str(file)) == []
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "streams").glob("*.yaml")), ids=lambda file: file.stem)
+STREAMS = [*sorted((ROOT / "streams").glob("*.yaml")), *sorted((ROOT / "examples/events/streams").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("file", STREAMS, ids=lambda file: file.stem)
 def test_a_shipped_stream_is_valid(file: Path) -> None:
     assert _validate("stream", file.read_text("utf8")) == []
 
