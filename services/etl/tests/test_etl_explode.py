@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headgate_etl.plan import build_plan
 from headgate_etl.service import SERVICE
 from headgate_etl.settings import EtlSettings
 from streamcore.engine.in_process import RawRecord
@@ -104,6 +106,11 @@ def test_rows_and_letters_do_not_depend_on_the_division_into_cuts(tmp_path: Path
     for size in (120, 7, 1):
         cuts = [records[first : first + size] for first in range(0, 120, size)]
         assert found(run(settings, *cuts)) == (expected, sorted(dead)), size
+
+
+def test_the_stage_travels_to_the_workers(tmp_path: Path) -> None:
+    stage = build_plan(load(tmp_path)).inputs[0].stage
+    assert pickle.loads(pickle.dumps(stage)) == stage
 
 
 @pytest.mark.parametrize(
