@@ -25,10 +25,10 @@ from pathlib import Path
 import polars as pl
 
 from headgate_etl.documents import How, MaskDocument
+from rulecore.language.secrets import read_secret
 from streamcore.errors import ConfigError
 
 HIDDEN = "***"
-MIN_KEY_BYTES = 16
 _PSEUDONYM_DIGITS = 32
 _PREFIX_V4, _PREFIX_V6 = 24, 48
 
@@ -114,18 +114,8 @@ def network(text: str, bits: int = _PREFIX_V4, bits_of_ipv6: int = _PREFIX_V6) -
 
 
 def read_key(path: Path) -> bytes:
-    """Read the key of pseudonyms, without surrounding whitespace. ``ConfigError``, which never contains the key, if the
-    file cannot be read or is too short.
-    """
-    try:
-        key = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(
-            f"key file {path}: cannot be read: {error.strerror}; make one: openssl rand -hex 32"
-        ) from None
-    if len(key) < MIN_KEY_BYTES:
-        raise ConfigError(f"key file {path}: at least {MIN_KEY_BYTES} bytes are needed; make one: openssl rand -hex 32")
-    return key
+    """Read the key of pseudonyms; ``ConfigError``, which never contains the key, if there is none."""
+    return read_secret(str(path), "key file")
 
 
 @lru_cache(maxsize=16)

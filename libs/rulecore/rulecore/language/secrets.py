@@ -10,16 +10,16 @@ from streamcore.errors import ConfigError
 MIN_KEY_BYTES = 16
 
 
-def read_secret(file: str) -> bytes:
+def read_secret(file: str, what: str = "secret file") -> bytes:
     """Read a key, without surrounding white space. ``ConfigError``, which never contains the key, if the file cannot be
-    read or is too short."""
+    read or is too short. ``what``: the kind of file, for the message."""
     try:
         key = Path(file).read_bytes().strip()
     except OSError as error:
-        message = f"secret file {file}: cannot be read: {error.strerror}; make one: openssl rand -hex 32"
+        message = f"{what} {file}: cannot be read: {error.strerror}; make one: openssl rand -hex 32"
         raise ConfigError(message) from None
     if len(key) < MIN_KEY_BYTES:
-        message = f"secret file {file}: at least {MIN_KEY_BYTES} bytes are needed; make one: openssl rand -hex 32"
+        message = f"{what} {file}: at least {MIN_KEY_BYTES} bytes are needed; make one: openssl rand -hex 32"
         raise ConfigError(message)
     return key
 
