@@ -25,6 +25,7 @@ from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS
+from tests.in_process.test_example_mappings import MAPPED_ONLY
 
 FOLDER = Path(__file__).parents[2] / "examples/events"
 NOW_MS = 1_800_000_000_000
@@ -168,10 +169,12 @@ def sample(name: str) -> list[bytes]:
 
 
 def test_each_sample_has_a_document_rules_a_mapping_and_a_line_in_the_table() -> None:
-    for folder, suffix in (("samples", "jsonl"), ("streams", "yaml"), ("rules", "yaml"), ("etl", "yaml")):
-        assert sorted(path.name for path in (FOLDER / folder).iterdir()) == [f"{name}.{suffix}" for name in EXPECTED]
+    for folder in ("samples", "streams", "rules", "etl"):
+        names = [*EXPECTED] if folder == "rules" else sorted([*EXPECTED, *MAPPED_ONLY])
+        assert sorted(path.stem for path in (FOLDER / folder).iterdir()) == names
     table = (FOLDER / "README.md").read_text()
     assert all(f"[{name}](rules/{name}.yaml)" in table for name in EXPECTED)
+    assert all(f"[{name}](etl/{name}.yaml)" in table for name in MAPPED_ONLY)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

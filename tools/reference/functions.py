@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE, HIGHER_ORDER_REFERENCE
 from rulecore.language.functions import ALIASES, FUNCTIONS
 from tools.reference.markdown import head
@@ -22,6 +24,7 @@ def page() -> str:
         lines += [f"- usage: `{_usage(name)}`", f"- result: {entry.result}", f"- NULL: {entry.nulls}"]
         lines += [f"- also spelt: {', '.join(f'`{alias}`' for alias in spellings)}"] if spellings else []
         lines += ["", "```sql", *entry.examples, "```", ""]
+    lines += [Path(__file__).with_name("functions_tail.md").read_text(encoding="utf-8")]
     lines += ["# Aggregates", "", "Aggregates are for `having`. Examples are over a column `amount`.", ""]
     for name, entry in sorted(AGGREGATE_REFERENCE.items()):
         lines += [f"## {name}", "", entry.summary, "", f"- result: {entry.result}", f"- NULL: {entry.nulls}", ""]

@@ -102,13 +102,29 @@ _STREAM: Final[Mapping[str, Any]] = {
                                 "enum": [*TimeUnit],
                                 "description": "Unit of a timestamp that is a number since 1970; by default ms.",
                             },
+                            "pattern": {
+                                "type": "string",
+                                "description": "Pattern of a timestamp that is a text, such as `MM/dd/yyyy hh:mm:ss a`"
+                                "; by default ISO 8601.",
+                            },
                         },
                     },
                 ]
             },
             "minProperties": 1,
         },
-        "event_time": {**_FIELD_NAME, "description": "Timestamp field that holds the event time."},
+        "event_time": {
+            "description": "Timestamp field that holds the event time, perhaps with that of the record as fallback.",
+            "anyOf": [
+                _FIELD_NAME,
+                {
+                    "type": "object",
+                    "required": ["field", "fallback"],
+                    "additionalProperties": False,
+                    "properties": {"field": _FIELD_NAME, "fallback": {"enum": ["kafka"]}},
+                },
+            ],
+        },
         "keys": {
             "type": "array",
             "description": "Keys that events are routed by, each a field or a list of fields.",

@@ -32,7 +32,12 @@ def test_a_shipped_rule_is_valid(file: Path) -> None:
     assert _validate("rule", text, str(file)) == []
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "streams").glob("*.yaml")), ids=lambda file: file.stem)
+#: Those with other times than the shipped streams have.
+TIMES = [ROOT / f"examples/events/streams/{name}.yaml" for name in ("nyc311", "syslog", "wikipedia")]
+STREAMS = [*sorted((ROOT / "streams").glob("*.yaml")), *TIMES]
+
+
+@pytest.mark.parametrize("file", STREAMS, ids=lambda file: file.stem)
 def test_a_shipped_stream_is_valid(file: Path) -> None:
     assert _validate("stream", file.read_text("utf8")) == []
 

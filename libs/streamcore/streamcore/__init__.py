@@ -47,7 +47,19 @@ if TYPE_CHECKING:
         Variance,
     )
     from streamcore.app import App, EventTime
-    from streamcore.decode.formats import AccessLog, Avro, Bare, Confluent, Container, Csv, Json, SingleObject
+    from streamcore.decode.formats import (
+        AccessLog,
+        Avro,
+        Bare,
+        Confluent,
+        Container,
+        Csv,
+        Json,
+        Logfmt,
+        SingleObject,
+        Syslog,
+        TextPattern,
+    )
     from streamcore.decode.text.access_log import LogLayout
     from streamcore.durations import Duration
     from streamcore.engine.report import CutReport, Listeners
@@ -160,7 +172,9 @@ _MODULES = {
         "Quantiles RowAccumulator StdDev Sum Ties TopN Variance"
     ),
     "streamcore.app": "App EventTime",
-    "streamcore.decode.formats": "AccessLog Avro Bare Confluent Container Csv Json SingleObject",
+    "streamcore.decode.formats": (
+        "AccessLog Avro Bare Confluent Container Csv Json Logfmt SingleObject Syslog TextPattern"
+    ),
     "streamcore.decode.text.access_log": "LogLayout",
     "streamcore.durations": "Duration",
     "streamcore.engine.report": "CutReport Listeners",
@@ -282,6 +296,7 @@ __all__ = [
     "ListState",
     "Listeners",
     "LogLayout",
+    "Logfmt",
     "LookupClient",
     "LookupRetries",
     "MapState",
@@ -339,8 +354,10 @@ __all__ = [
     "StreamError",
     "StreamSchema",
     "Sum",
+    "Syslog",
     "TableName",
     "TableSpec",
+    "TextPattern",
     "Ties",
     "TimeDomain",
     "Timing",

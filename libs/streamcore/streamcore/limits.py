@@ -30,6 +30,8 @@ class Limits:
     #: Most values in the arrays and maps of a record; one with more is rejected. An element that is a struct also
     #: counts as each of its declared members, there or not: each takes memory.
     max_record_values: int = MAX_RECORD_VALUES
+    #: The earliest plausible event time in epoch milliseconds. None: only numbers of a wrong unit are implausible.
+    min_event_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

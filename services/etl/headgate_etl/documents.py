@@ -18,11 +18,37 @@ Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 LaneName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
+class OnEmpty(enum.StrEnum):
+    """What an array without elements, or NULL, becomes."""
+
+    NONE = "none"
+    ROW = "row"
+
+
+class ExplodeDocument(Document):
+    """One row for each element of an array, as Spark's posexplode: the mapping reads element and position."""
+
+    field: str = Field(description="Field of the stream that is an array.")
+    element: Name = Field(default="element", description="Name of the column of the element in the mapping.")
+    position: Name = Field(
+        default="pos", description="Name of the column of its number, from 0, which belongs into an id."
+    )
+    empty: OnEmpty = Field(
+        default=OnEmpty.NONE, description="What an array without elements becomes: none, or a row with null for both."
+    )
+    max_elements: Positive = Field(
+        default=10_000, description="Most elements of a record; one with more is a dead letter."
+    )
+
+
 class InputDocument(StreamDocument):
     """One input topic and its mapping to the model."""
 
     map: Annotated[dict[Name, str], Field(min_length=1)] = Field(
         description="Expression over the stream's fields for each field of the model."
+    )
+    explode: ExplodeDocument | None = Field(
+        default=None, description="Array whose elements become rows; null: a record is a row."
     )
 
 
@@ -110,6 +136,12 @@ class MaskDocument(Document):
         default=None, description="Characters at the end that keep_last leaves readable."
     )
     key_file: Path | None = Field(default=None, description="File with the key of pseudonyms, at least 16 bytes.")
+    bits: Annotated[int, Field(ge=0, le=32)] | None = Field(
+        default=None, description="Bits of an IPv4 address that network keeps; 24 without it."
+    )
+    bits_of_ipv6: Annotated[int, Field(ge=0, le=128)] | None = Field(
+        default=None, description="Bits of an IPv6 address that network keeps; 48 without it."
+    )
 
 
 class RouteTarget(enum.StrEnum):
@@ -190,6 +222,11 @@ class EtlDocument(MappingDocument, ServiceSettings):
     app: str = Field(
         default="etl",
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
+    )
+    secrets: dict[LaneName, Path] = Field(
+        default_factory=dict,
+        description="Files with the keys that expressions name, as in hmac_sha256(card, secret('cards')); at least 16 "
+        "bytes each. Workers read them; no document, log or dead letter contains a key.",
     )
     delta: DeltaSettings | None = Field(default=None, description="Delta sink with the tables of its routes.")
     postgres: PostgresSettings | None = Field(

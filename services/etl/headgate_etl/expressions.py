@@ -7,7 +7,7 @@ to write instead.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rulecore.errors import ExpressionError
 from rulecore.language import Call, ColumnRef, Expr, ListType, Literal, Scope, columns, lists, parse, rebuild
@@ -16,10 +16,15 @@ from streamcore.schema import BOOLEAN, DOUBLE, LONG, Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class ExpressionReader:
-    """Parses expressions. ``types``: the columns that they may read; ``lists``: the lists that they may use."""
+    """Parses expressions.
+
+    ``types``: the columns that they may read; ``lists``: the lists that they may use; ``secrets``: the file of each key
+    that they may name.
+    """
 
     types: Mapping[str, Type]
     lists: Mapping[str, ListType]
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, text: str, path: str, type_: Type) -> Expr:
         """Parse an expression and convert it to ``type_``. ``ExpressionError`` names ``path``, the entry of the
@@ -38,7 +43,7 @@ class ExpressionReader:
         return parse(text, self._scope(), field=path, expect=BOOLEAN)
 
     def _scope(self) -> Scope:
-        return Scope(self.types, lists=self.lists)
+        return Scope(self.types, lists=self.lists, secrets=self.secrets)
 
 
 def null_of_type(type_: Type) -> Expr:

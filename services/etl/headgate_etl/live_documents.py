@@ -203,7 +203,8 @@ def _is_same(one: MappingDocument, other: MappingDocument) -> bool:
 
     def content(document: MappingDocument) -> dict[str, Any]:
         found = document.model_dump(mode="json", include={*MappingDocument.model_fields})
-        found["inputs"] = sorted(([each["topic"], sorted(each["map"].items())] for each in found["inputs"]), key=str)
+        inputs = ([each["topic"], sorted(each["map"].items()), each["explode"]] for each in found["inputs"])
+        found["inputs"] = sorted(inputs, key=str)
         return found
 
     return content(one) == content(other)

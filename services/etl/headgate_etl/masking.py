@@ -4,7 +4,7 @@
 ``redact``     ``***``
 ``keep_last``  stars, and the last characters as they are; a text that is not longer is stars only
 ``pseudonym``  HMAC-SHA256 with a key from a file, 32 hexadecimal digits: equal values have equal pseudonyms
-``network``    the /24 of an IPv4 address, the /48 of an IPv6 one; ``***`` for a value that is not an address
+``network``    the /24 of an IPv4 address, the /48 of an IPv6 one, or other ``bits``; ``***`` for another value
 ``year``       the first moment of the year, or the first four digits of a date as text; ``***`` for other text
 =============  ==================================================================================================
 
@@ -25,21 +25,23 @@ from pathlib import Path
 import polars as pl
 
 from headgate_etl.documents import How, MaskDocument
+from rulecore.language.secrets import read_secret
 from streamcore.errors import ConfigError
 
 HIDDEN = "***"
-MIN_KEY_BYTES = 16
 _PSEUDONYM_DIGITS = 32
 _PREFIX_V4, _PREFIX_V6 = 24, 48
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """How one field is masked. ``characters``: how many at the end ``keep_last`` leaves readable."""
+    """How one field is masked. ``characters``: how many at the end ``keep_last`` leaves readable. ``bits``: of IPv4 and
+    IPv6 addresses, those that ``network`` keeps."""
 
     how: How
     characters: int = 0
     key_file: Path | None = None
+    bits: tuple[int, int] = (_PREFIX_V4, _PREFIX_V6)
 
 
 def to_mask(document: MaskDocument) -> Mask:
@@ -49,9 +51,14 @@ def to_mask(document: MaskDocument) -> Mask:
         given = getattr(document, name) is not None
         if given != (name == required):
             raise ConfigError(f"{document.how}: {'takes no' if given else 'needs'} {name}")
+    bits = (document.bits, document.bits_of_ipv6)
+    if document.how is not How.NETWORK and bits != (None, None):
+        raise ConfigError(f"{document.how}: takes no bits")
     if document.key_file is not None:
         read_key(document.key_file)
-    return Mask(document.how, document.characters or 0, document.key_file)
+    bits_v4 = _PREFIX_V4 if document.bits is None else document.bits
+    bits_v6 = _PREFIX_V6 if document.bits_of_ipv6 is None else document.bits_of_ipv6
+    return Mask(document.how, document.characters or 0, document.key_file, (bits_v4, bits_v6))
 
 
 def mask_columns(rows: pl.DataFrame, masks: Mapping[str, Mask]) -> pl.DataFrame:
@@ -65,7 +72,7 @@ def _column(column: pl.Series, mask: Mask) -> pl.Series:
             assert mask.key_file is not None
             return _by_value(column, lambda value: pseudonym(value, _key(str(mask.key_file))))
         case How.NETWORK:
-            return _by_value(column, network)
+            return _by_value(column, lambda value: network(value, *mask.bits))
     return column.to_frame().select(_expression(pl.col(column.name), column.dtype, mask).alias(column.name)).to_series()
 
 
@@ -95,30 +102,20 @@ def pseudonym(text: str, key: bytes) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_PSEUDONYM_DIGITS]
 
 
-def network(text: str) -> str:
+def network(text: str, bits: int = _PREFIX_V4, bits_of_ipv6: int = _PREFIX_V6) -> str:
     """Return the network of an address: ``203.0.113.77`` gives ``203.0.113.0/24``; other text gives ``***``."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return HIDDEN
     if address.version == 4:
-        return str(ipaddress.IPv4Network((int(address), _PREFIX_V4), strict=False))
-    return str(ipaddress.IPv6Network((int(address), _PREFIX_V6), strict=False))
+        return str(ipaddress.IPv4Network((int(address), bits), strict=False))
+    return str(ipaddress.IPv6Network((int(address), bits_of_ipv6), strict=False))
 
 
 def read_key(path: Path) -> bytes:
-    """Read the key of pseudonyms, without surrounding whitespace. ``ConfigError``, which never contains the key, if the
-    file cannot be read or is too short.
-    """
-    try:
-        key = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(
-            f"key file {path}: cannot be read: {error.strerror}; make one: openssl rand -hex 32"
-        ) from None
-    if len(key) < MIN_KEY_BYTES:
-        raise ConfigError(f"key file {path}: at least {MIN_KEY_BYTES} bytes are needed; make one: openssl rand -hex 32")
-    return key
+    """Read the key of pseudonyms; ``ConfigError``, which never contains the key, if there is none."""
+    return read_secret(str(path), "key file")
 
 
 @lru_cache(maxsize=16)

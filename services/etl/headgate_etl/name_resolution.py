@@ -13,6 +13,7 @@ from headgate_etl.documents import How, RouteTarget
 from headgate_etl.problems import Problems
 from headgate_etl.sinks import sink_lanes
 from rulecore.language import ListType
+from rulecore.language.secrets import read_secret
 from streamcore.schema import STRING, TIMESTAMP, Field, Kind, Type
 
 if TYPE_CHECKING:
@@ -105,6 +106,18 @@ def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Prob
         with problems.at(path):
             masks[name] = masking.to_mask(document)
     return masks
+
+
+def read_secrets(settings: EtlDocument) -> dict[str, str]:
+    """Return the file of each secret, by name."""
+    return {name: str(path) for name, path in settings.secrets.items()}
+
+
+def check_secrets(settings: EtlDocument, problems: Problems) -> None:
+    """Check that the file of each secret can be read, and has a key."""
+    for name, path in settings.secrets.items():
+        with problems.at(f"secrets.{name}"):
+            read_secret(str(path))
 
 
 def check_sinks(settings: EtlDocument, problems: Problems) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from headgate_etl import masking
 from headgate_etl import name_resolution as names
-from headgate_etl.documents import InputDocument, OnMissing, RouteTarget
+from headgate_etl.documents import InputDocument, OnEmpty, OnMissing, RouteTarget
 from headgate_etl.expressions import ExpressionReader, inline, null_of_type, uses_lists
+from headgate_etl.mapping.explode import Explode, ExplodingStage
 from headgate_etl.mapping.stage import MappingStage
 from headgate_etl.mapping.types import ComputedField, RowRule
 from headgate_etl.problems import Problems
@@ -21,7 +22,7 @@ from rulecore.language import Expr, ListType, columns
 from rulecore.lists.list_columns import extract_list_columns
 from streamcore.decode.formats import InputFormat
 from streamcore.errors import ConfigError
-from streamcore.schema import Field, StreamSchema
+from streamcore.schema import Field, Kind, StreamSchema, Type
 from streamcore.schema.record_places import EXTRA_FIELDS
 from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 
@@ -32,12 +33,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Input:
-    """An input stream. ``mapping``: the stage that maps its events to rows of the model."""
+    """An input stream.
+
+    ``mapping``: the stage that maps its events, or their elements after ``explode``, to rows of the model.
+    """
 
     schema: StreamSchema
     topic: str
     format: InputFormat
     mapping: MappingStage
+    explode: Explode | None = None
+
+    @property
+    def stage(self) -> MappingStage | ExplodingStage:
+        """The step that makes rows of the model out of events."""
+        return self.mapping if self.explode is None else ExplodingStage(self.explode, self.mapping)
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ def build_plan(settings: EtlDocument, sources: Sequence[Source] | None = None) -
     names.check_origins(settings, model, problems)
     names.check_id(settings, model, problems)
     masks = names.read_masks(settings, model, problems)
+    names.check_secrets(settings, problems)
     problems.raise_if_any()
     rules = _rules(settings, model, lists, problems)
     inputs = [
@@ -99,7 +110,7 @@ def build_plan(settings: EtlDocument, sources: Sequence[Source] | None = None) -
 def _rules(
     settings: EtlDocument, model: Mapping[str, Field], lists: Mapping[str, ListType], problems: Problems
 ) -> list[RowRule]:
-    reader, rules = ExpressionReader({f.name: f.type for f in model.values()}, lists), []
+    reader, rules = ExpressionReader({f.name: f.type for f in model.values()}, lists, names.read_secrets(settings)), []
     for name, text in settings.rules.items():
         with problems.at(f"rules.{name}"):
             expr, lookups = extract_list_columns(reader.condition(text, f"rules.{name}"))
@@ -132,15 +143,37 @@ def _input(
         schema = document.stream_schema() if source is None else source.schema
         input_format = document.input_format() if source is None else source.format
         given = {f.name: f.type for f in schema.fields}
-        reader, fields = ExpressionReader(given, {}), []
+        explode = _read_explode(document, given, path, problems)
+        given = given if explode is None else explode.add_types(given)
+        reader, fields = ExpressionReader(given, {}, names.read_secrets(settings)), []
         for name in names.mapped_fields(settings):
             with problems.at(f"{path}.map.{name}"):
                 fields.append(_field(model[name], document.map.get(name), f"{path}.map.{name}", reader))
         private = {*settings.mask} | {c for f in fields if f.name in settings.mask for c in columns(f.expr)}
         early = tuple(rule for rule in rules if _is_early(settings, rule))
         mapping = MappingStage(given, tuple(fields), early, (), frozenset(private))
-        checked = Input(schema, document.topic, input_format, mapping)
+        checked = Input(schema, document.topic, input_format, mapping, explode)
     return checked
+
+
+def _read_explode(document: InputDocument, given: Mapping[str, Type], path: str, problems: Problems) -> Explode | None:
+    declared = document.explode
+    if declared is None:
+        return None
+    kind = given.get(declared.field)
+    if kind is None or kind.kind is not Kind.ARRAY:
+        arrays = [name for name, one in given.items() if one.kind is Kind.ARRAY]
+        found = f"is {kind}" if kind is not None else "is no field of the stream"
+        hint = f"the arrays are {', '.join(arrays)}" if arrays else "the stream has no array"
+        problems.add(f"{path}.explode.field", f"{declared.field!r} {found}; {hint}")
+        return None
+    for entry, name in (("element", declared.element), ("position", declared.position)):
+        if name in given or declared.element == declared.position:
+            problems.add(f"{path}.explode.{entry}", f"{name!r} is the name of another column; choose one of its own")
+            return None
+    return Explode(
+        declared.field, declared.element, declared.position, declared.empty is OnEmpty.ROW, declared.max_elements
+    )
 
 
 def _field(declared: Field, text: str | None, path: str, reader: ExpressionReader) -> ComputedField:
@@ -167,7 +200,7 @@ def _derived_stage(
     for name, text in settings.derive.items():
         path, declared = f"derive.{name}", model[name]
         with problems.at(path):
-            reader = ExpressionReader(given | {n: model[n].type for n in known}, lists)
+            reader = ExpressionReader(given | {n: model[n].type for n in known}, lists, names.read_secrets(settings))
             known[name] = inline(reader.value(text, path, declared.type), known)
             expr, lookups = extract_list_columns(known[name])
             needed = tuple(look for look in lookups if settings.lists[look.list.name].missing is OnMissing.DEAD_LETTER)
@@ -200,7 +233,7 @@ def _check_merged(inputs: Sequence[Input], routes: Sequence[Route], problems: Pr
 
 
 def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> tuple[Route, ...]:
-    reader = ExpressionReader({f.name: f.type for f in model.values()}, {})
+    reader = ExpressionReader({f.name: f.type for f in model.values()}, {}, names.read_secrets(settings))
     used_names = {DEAD_LETTERS, STATUS, "control", "markers"}
     used_names |= {settings.deduplicate.duplicates_to or ""} if settings.deduplicate else set()
     routes = []

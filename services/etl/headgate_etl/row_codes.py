@@ -23,6 +23,11 @@ class RowCode(Code):
         "A list whose `missing` is `dead_letter` does not have the key.",
         "Publish the list with the key, or set `lists.*.missing` to `null`.",
     )
+    TOO_MANY_ELEMENTS = (
+        "too_many_elements",
+        "The array of `explode` has more elements than `explode.max_elements`.",
+        "Raise the limit, or let the producer send fewer elements in a record.",
+    )
     RULE = (
         "rule:",
         "A condition of `rules` is false; the name of the rule follows the colon.",

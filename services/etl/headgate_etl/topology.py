@@ -47,7 +47,7 @@ def build_topology(settings: EtlDocument, sources: Sequence[Source] | None = Non
 def _read_input(settings: EtlDocument, source_input: Input) -> Stream:
     """Map the events of an input to rows of the model. A row that failed has ``CODE`` and ``REASON``."""
     events = source(source_input.schema, settings.watermark, format=source_input.format, raw=True)
-    return events.flat_map(source_input.mapping)
+    return events.flat_map(source_input.stage)
 
 
 def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:

@@ -50,7 +50,7 @@ def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
         ({"email": "ratio"}, "to_text(...)"),
         ({"id": "count(*)"}, "count is an aggregate"),
         ({"nobody": "id"}, "inputs.0.map.nobody: is no field of the model"),
-        ({"price": "to_timestamp(price, 'yyyy')"}, "the format has no month"),
+        ({"price": "to_timestamp(price, 'yyyy')"}, "the pattern has no month"),
         ({"price": "to_timestamp(price, 'iso', 'Mars/Base')"}, "no such time zone"),
     ],
 )
@@ -94,8 +94,8 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
 
 def test_no_text_of_the_settings_contains_a_key(tmp_path: Path) -> None:
     key = tmp_path / "key"
-    key.write_text("0123456789abcdef-secret")
+    key.write_text("0123456789abcdef-unseen")
     settings = load(tmp_path, mask={"email": {"how": "pseudonym", "key_file": str(key)}})
     from headgate_etl.app import build_app
 
-    assert "secret" not in repr(settings) + repr(build_app(settings)) + settings.model_dump_json()
+    assert "unseen" not in repr(settings) + repr(build_app(settings)) + settings.model_dump_json()

@@ -32,7 +32,9 @@ CLOCK_MS = 1_800_000_000_000
 #: What a record of Protobuf begins with: an id, and the first message of its schema.
 HEAD = b"\0\0\0\0\1\0"
 #: So few that records exceed it.
-FEW_VALUES = DecodeLimits(max_record_values=6)
+#: Times at random are plausible from 1970 on.
+ANY_TIMES = DecodeLimits(min_event_ms=0)
+FEW_VALUES = DecodeLimits(max_record_values=6, min_event_ms=0)
 _LEFT = RejectedRecord(RejectCode.NO_STREAM, "left to the reference")
 Row = tuple[Any, ...]
 
@@ -71,14 +73,14 @@ class Decoding:
 def avro_decoding(schema: object, stream: StreamSchema, limits: DecodeLimits | None = None) -> Decoding:
     """Return the decoder of bare datums."""
     form = Avro(Bare(json.dumps(schema)))
-    decoder = form.decoder(stream, limits=limits or DecodeLimits(), extra_fields=ExtraFields.IGNORE)
+    decoder = form.decoder(stream, limits=limits or ANY_TIMES, extra_fields=ExtraFields.IGNORE)
     assert isinstance(decoder, AvroDecoder)
     return Decoding(stream, decoder)
 
 
 def proto_decoding(text: str, stream: StreamSchema, limits: DecodeLimits | None = None) -> Decoding:
     """Return the decoder of records that begin with ``HEAD``."""
-    schema, limits = parse_proto_schema(text), limits or DecodeLimits()
+    schema, limits = parse_proto_schema(text), limits or ANY_TIMES
     return Decoding(
         stream, ProtobufDecoder(stream, schema, "schema 1", 5, limits=limits, extra_fields=ExtraFields.IGNORE)
     )

@@ -45,6 +45,7 @@ from rulecore.language import (
 )
 from rulecore.language.ast import ArithmeticOp, ComparisonOp, HigherOrderFunction
 from rulecore.language.columnar.compiler import to_polars
+from rulecore.language.text_signatures import URL_PARTS
 from rulecore.language.types import MAX_LONG, MIN_LONG, Value
 from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, Type, array_of, map_of
@@ -220,6 +221,10 @@ class Generator:
     def number(self, depth: int) -> Expr:
         """Return an expression of any numeric kind."""
         return self.expression(self.choice(NUMERIC), depth)
+
+    def whole_number(self, depth: int) -> Expr:
+        """Return an expression of type long."""
+        return self.expression(Kind.LONG, depth)
 
     def string(self, depth: int) -> Expr:
         """Return a text expression."""
@@ -399,6 +404,64 @@ def _to_decimal(g: Generator, depth: int) -> Expr:
     return Call.of("to_decimal", (g.choice((_numeral, Generator.number))(g, depth), *digits))
 
 
+URLS = (
+    "https://u:p@shop.example:8443/a/b?x=1&a=2&b=#top",
+    "http://[2001:db8::1]/?a=&b=é",
+    "mailto:a@b.org",
+    "http://a.example?x#y",
+    "file:///etc/a",
+    "/only/path",
+    "http://a b/",
+    "http://a]b/",
+    "s3://bucket",
+)
+JSON_TEXTS = (
+    '{"a": [1.50, {"x": "é"}, -0], "b c": {"d": true}}',
+    '{"a": "t\\u00e9xt", "a": null}',
+    "[1, 2]",
+    '{"a": "\\ud800"}',
+    '{"a": NaN}',
+    '"text"',
+    "[" * 200 + "]" * 200,
+    "{",
+)
+ADDRESSES = ("203.0.113.77", "10.0.0.256", "2001:db8:ffff::1", "::ffff:10.0.0.1", "fe80::1%eth0", "01.2.3.4")
+TIME_PATTERNS = (
+    "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+    "dd/MMM/yyyy:HH:mm:ss Z",
+    "E, d MMMM yyyy hh:mm a",
+    "M/d/yy h:m:s.SSSSSS a xxx",
+    "yyyyMMddHHmmssX",
+    "''yyyy'%'-MM-dd[HH] XX",
+)
+_NESTED_COLUMNS = ("longs", "texts", "money", "items", "who", "tags")
+
+
+def _written_time(g: Generator, depth: int) -> Expr:
+    """Return a text of a time in one of the patterns, or nearly."""
+    return Call.of("date_format", (g.time(depth), Literal.of(g.choice(TIME_PATTERNS)), Literal.of(g.choice(_ZONES))))
+
+
+def _cast(kind: str) -> Maker:
+    def make(g: Generator, depth: int) -> Expr:
+        given: list[Maker] = [Generator.number, _numeral, Generator.condition]
+        if kind in ("long", "double", "decimal(18,0)"):
+            given.append(Generator.time)
+        if kind == "string":
+            given = [Generator.whole_number, Generator.time, Generator.condition, Generator.string]
+        if kind == "timestamp":
+            given = [Generator.whole_number, _moment]
+        if kind == "boolean":
+            given.append(_from((" Yes", "f", "TRUE", "0", "maybe")))
+        return Call.of(g.choice(("cast", "try_cast")), (g.choice(given)(g, depth), Literal.of(kind)))
+
+    return make
+
+
+def _choose(*makers: Maker) -> Maker:
+    return lambda g, depth: g.choice(makers)(g, depth)
+
+
 _KEYS = ("", "a", "env", "É", "日")
 
 
@@ -482,6 +545,7 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _searched("array_contains"),
         _searched("arrays_overlap"),
         _call("map_contains_key", Generator.map, _key),
+        _cast("boolean"),
         *_ELEMENTS,
         _case(Kind.BOOLEAN),
         _choice(Kind.BOOLEAN),
@@ -495,14 +559,25 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("ceil", _number),
         _call("hour", _time),
         _call("minute", _time),
-        _call("dayofweek", _time),
+        *(_call(part, _time) for part in ("dayofweek", "second", "year", "quarter", "month", "day", "dayofyear")),
+        *(_call(part, _time) for part in ("weekofyear", "unix_seconds", "unix_millis", "unix_micros")),
+        _call("instr", _text, _text),
+        _cast("long"),
         _call("to_long", _number),
         _call("to_long", _numeral),
         _time_difference,
         _case(Kind.LONG),
         _choice(Kind.LONG),
     ],
-    Kind.DECIMAL: [*_NUMBERS, *_ELEMENTS, _to_decimal, _case(Kind.DECIMAL), _choice(Kind.DECIMAL)],
+    Kind.DECIMAL: [
+        *_NUMBERS,
+        *_ELEMENTS,
+        _to_decimal,
+        _cast("decimal(9,2)"),
+        _cast("decimal(18,0)"),
+        _case(Kind.DECIMAL),
+        _choice(Kind.DECIMAL),
+    ],
     Kind.DOUBLE: [
         *_NUMBERS,
         *_ELEMENTS,
@@ -512,6 +587,7 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("power", _number, _number),
         _call("to_double", _number),
         _call("to_double", _numeral),
+        _cast("double"),
         _case(Kind.DOUBLE),
         _choice(Kind.DOUBLE),
     ],
@@ -524,6 +600,24 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("substr", _text, _from(range(-8, 9)), _from(range(-2, 9))),
         _call("concat", _text, _text),
         _call("replace", _text, _word(1), _word(0)),
+        *(_call(name, _text) for name in ("ltrim", "rtrim", "initcap", "reverse", "base64", "url_encode", "md5")),
+        *(_call(name, _text) for name in ("sha1", "sha256", "user_agent_class")),
+        _call("sha2", _text, _from((0, 224, 384, 512))),
+        _call("unbase64", _choose(_text, lambda g, depth: Call.of("base64", (g.string(depth),)))),
+        _call("url_decode", _choose(_text, _from(("a+b%20", "%C3%A9", "%C3", "%zz", "100%")))),
+        _call("parse_url", _choose(_text, _from(URLS)), _from(URL_PARTS)),
+        _call("parse_url", _from(URLS), _from(("QUERY",)), _from(("a", "b", "[x"))),
+        _call("get_json_object", _choose(_text, _from(JSON_TEXTS)), _from(("$", "$.a", "$.a[1]", "$['b c'].d"))),
+        _call("ip_network", _choose(_text, _from(ADDRESSES)), _from((0, 8, 23, 32)), _from((0, 33, 128))),
+        *(_call(name, _text, _from(range(5))) for name in ("left", "right", "repeat")),
+        *(_call(name, _text, _from(range(7)), _word(1)) for name in ("lpad", "rpad")),
+        _call("concat_ws", _from(("", ", ")), _text, _text, _text),
+        _call("split_part", _text, _word(1), _from((1, 2, -1, -2, 9))),
+        _call("regexp_replace", _text, _from(("(a)|(b)", "[0-9]+", "x*", "é")), _from(("", "-$0-", r"\$$0", "日"))),
+        _call("date_format", _time, _from(TIME_PATTERNS), _from(_ZONES)),
+        _call("from_unixtime", Generator.whole_number),
+        _call("to_json", lambda g, _: ColumnRef(name=(name := g.choice(_NESTED_COLUMNS)), type=COLUMNS[name])),
+        _cast("string"),
         _call("regexp_extract", _text, _from(("(a)(b)?", ".(é)", "([0-9]+)"))),
         _numeral,
         _moment,
@@ -537,6 +631,10 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("to_timestamp", _moment),
         _call("to_timestamp", _moment, _from(("iso", "dd/MM/yyyy H:mm")), _from(_ZONES)),
         _call("to_utc_timestamp", _time, _from(_ZONES)),
+        _call("from_utc_timestamp", _time, _from(_ZONES)),
+        _call("to_timestamp", _written_time, _from(TIME_PATTERNS[:-1]), _from(_ZONES)),
+        *(_call(f"timestamp_{unit}", Generator.whole_number) for unit in ("seconds", "millis", "micros")),
+        _cast("timestamp"),
         _case(Kind.TIMESTAMP),
         _choice(Kind.TIMESTAMP),
     ],
@@ -545,6 +643,7 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _lambda("filter", "transform"),
         _call("array", _number, _number),
         _call("array", _text, _text, _text),
+        _call("split", _text, _from((",", "[ab]+", "é", " +"))),
         lambda g, depth: Call.of("array", (g.array(depth),) * g.whole(1, 2)),
         lambda g, depth: Call.of("array", (g.expression(g.choice((Kind.STRUCT, Kind.MAP)), depth),)),
         _call("map_keys", Generator.map),

@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from rulecore.language import functions, types
 from rulecore.language.types import Operand, Value
-from streamcore.schema import BOOLEAN, LONG, Kind, Type
+from streamcore.schema import BOOLEAN, LONG, STRING, Kind, Type
 
 
 def _parse_type(value: object) -> Type:
@@ -480,6 +480,15 @@ class LambdaParameter(ExprNode):
     type: TypeText
 
 
+class SecretRef(ExprNode):
+    """``secret('name')``: a key. ``file``: where each process that uses it reads it; the key itself is in no tree."""
+
+    node: Constant["secret"] = "secret"
+    name: str
+    file: str
+    type: TypeText = STRING
+
+
 class HigherOrderCall(_Typed):
     """``exists(array, x -> body)`` and the like: the body is evaluated for each element, with NULL ones."""
 
@@ -543,6 +552,7 @@ if TYPE_CHECKING:
         | Case
         | Call
         | MemberOf
+        | SecretRef
         | LambdaParameter
         | HigherOrderCall
         | AggregateCall
@@ -553,7 +563,7 @@ def operand_for(expr: Expr) -> Operand:
     """Return the properties of a node that the typing rules need."""
     if isinstance(expr, Literal):
         return Operand(expr.type, constant=True, value=expr.value)
-    return Operand(expr.type, interval=isinstance(expr, IntervalLiteral))
+    return Operand(expr.type, interval=isinstance(expr, IntervalLiteral), secret=isinstance(expr, SecretRef))
 
 
 def _case_type(whens: tuple[When, ...], otherwise: Expr | None) -> Type:
@@ -593,6 +603,7 @@ _NODES: Final[Mapping[str, type[ExprNode]]] = {
         Case,
         Call,
         MemberOf,
+        SecretRef,
         LambdaParameter,
         HigherOrderCall,
         AggregateCall,

@@ -215,10 +215,15 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "A number, boolean or timestamp as text.", "text", ("to_text(17) = '17'", "to_text(true) = 'true'")
     ),
     "to_timestamp": FunctionReference(
-        "A text as a timestamp: ISO 8601 or the given format, and a zone for times without an offset (default UTC).",
+        "A text as a timestamp: ISO 8601 or the given [pattern](#patterns-of-times), and a zone for times without an"
+        " offset (default UTC).",
         "timestamp",
         (
             "to_timestamp('05.01.2026', 'dd.MM.yyyy') = to_timestamp('2026-01-05T00:00:00Z')",
+            "to_timestamp('05/Jan/2026:10:17:00 +0100', 'dd/MMM/yyyy:HH:mm:ss Z')"
+            " = to_timestamp('2026-01-05T09:17:00Z')",
+            "to_timestamp('01/31/2020 11:59:00 PM', 'MM/dd/yyyy hh:mm:ss a', 'America/New_York')"
+            " = to_timestamp('2020-02-01T04:59:00Z')",
             "to_timestamp('yesterday') is null",
         ),
         "NULL if the text is NULL or does not follow the format",
@@ -231,6 +236,218 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
             " = to_timestamp('2026-01-05T09:00:00Z')",
         ),
     ),
+    "base64": FunctionReference("The bytes of the text in UTF-8, as base64.", "text", ("base64('Ab 1') = 'QWIgMQ=='",)),
+    "cast": FunctionReference(
+        "The value as another type, as Spark converts it: a number to ``long`` is cut, to ``decimal`` rounded half away"
+        " from zero; a time to ``long`` is its seconds; spaces around a text do not count. A value that does not"
+        " convert is NULL, and in etl a dead letter.",
+        "the type after ``as``",
+        ("cast(' 17 ' as long) = 17", "cast('12.345' as decimal(10,2)) = 12.35", "cast('yes' as boolean)"),
+        "NULL if the value is NULL or does not convert",
+    ),
+    "concat_ws": FunctionReference(
+        "The texts that are not NULL, with a separator between them.",
+        "text",
+        ("concat_ws('-', 'a', nullif('b', 'b'), 'c') = 'a-c'",),
+        "ignores NULL; never NULL",
+    ),
+    "date_format": FunctionReference(
+        "A time as text in a [pattern](#patterns-of-times), in UTC or the given zone.",
+        "text",
+        (
+            "date_format(to_timestamp('2026-01-05T22:17:00Z'), 'dd MMM yyyy, hh:mm a') = '05 Jan 2026, 10:17 PM'",
+            "date_format(to_timestamp('2026-01-05T22:17:00Z'), 'HH:mmXXX', 'Europe/Berlin') = '23:17+01:00'",
+        ),
+        "NULL if the time is NULL, or outside of the years 1 to 9999 (of a zone other than UTC: 1900 to 2099)",
+    ),
+    "day": FunctionReference("Day of the month in UTC.", "long", ("day(to_timestamp('2026-01-05T10:17:00Z')) = 5",)),
+    "dayofyear": FunctionReference(
+        "Day of the year in UTC, from 1.", "long", ("dayofyear(to_timestamp('2026-02-01T00:00:00Z')) = 32",)
+    ),
+    "from_unixtime": FunctionReference(
+        "Seconds since 1970 as text in UTC: ``yyyy-MM-dd HH:mm:ss``, or in the given [pattern](#patterns-of-times).",
+        "text",
+        ("from_unixtime(1767608220) = '2026-01-05 10:17:00'", "from_unixtime(0, 'yyyy') = '1970'"),
+        "NULL if the number is NULL, or outside of the years 1 to 9999",
+    ),
+    "from_utc_timestamp": FunctionReference(
+        "The local time of a zone, as a timestamp whose UTC parts are the local ones.",
+        "timestamp",
+        ("hour(from_utc_timestamp(to_timestamp('2026-07-05T10:00:00Z'), 'Europe/Berlin')) = 12",),
+        "NULL if the time is NULL, or outside of the years 1900 to 2099 in a zone other than UTC",
+    ),
+    "get_json_object": FunctionReference(
+        "The value at a path in a text of JSON, as text: a text without quotes, a number with its digits, an object or"
+        " an array without spaces. Of members with one name, the last one.",
+        "text",
+        (
+            "get_json_object('{\"a\": {\"b\": [1.50, \"x\"]}}', '$.a.b[0]') = '1.50'",
+            "get_json_object('{\"a\": null}', '$.a') is null",
+        ),
+        "NULL if the text is NULL or not JSON, if nothing is at the path, or null",
+    ),
+    "hmac_sha256": FunctionReference(
+        "HMAC-SHA256 of the text in UTF-8, as 64 hexadecimal digits. The key is in the file of a secret of the app's"
+        " settings, which only etl has; no document, log or explanation contains it.",
+        "text",
+        (
+            "hmac_sha256('1234', secret('example'))"
+            " = '77829e170ef758b1ff9b2774fe6bb5ea81318e36fb19179c184a628e28d01af9'",
+        ),
+    ),
+    "initcap": FunctionReference(
+        "The first letter of each word in upper case, the others in lower case. Words end at a space.",
+        "text",
+        ("initcap('hEAD gate-2') = 'Head Gate-2'",),
+    ),
+    "instr": FunctionReference(
+        "Position of the first occurrence of a part, from 1; 0 if there is none.",
+        "long",
+        ("instr('headgate', 'gate') = 5", "instr('headgate', 'x') = 0"),
+    ),
+    "ip_network": FunctionReference(
+        "The network of an address: so many bits of IPv4, and so many (default 48) of IPv6.",
+        "text",
+        (
+            "ip_network('203.0.113.77', 24) = '203.0.113.0/24'",
+            "ip_network('2001:db8:1:2::3', 24, 32) = '2001:db8::/32'",
+        ),
+        "NULL if the text is NULL or no address",
+    ),
+    "left": FunctionReference("The first characters.", "text", ("left('headgate', 4) = 'head'",)),
+    "lpad": FunctionReference(
+        "The text with so many characters: spaces, or a pad, come before it; a longer text is cut.",
+        "text",
+        ("lpad('7', 3, '0') = '007'", "lpad('1234', 3) = '123'"),
+    ),
+    "ltrim": FunctionReference("The text without spaces at its start.", "text", ("ltrim('  a ') = 'a '",)),
+    "md5": FunctionReference(
+        "MD5 of the text in UTF-8, as 32 hexadecimal digits.",
+        "text",
+        ("md5('a') = '0cc175b9c0f1b6a831c399e269772661'",),
+    ),
+    "month": FunctionReference("Month in UTC, 1 to 12.", "long", ("month(to_timestamp('2026-01-05T10:17:00Z')) = 1",)),
+    "parse_url": FunctionReference(
+        "A part of a URL: HOST, PATH, QUERY, REF, PROTOCOL, FILE (path and query), AUTHORITY or USERINFO; or the value"
+        " of a key of the query. Escapes stay: ``url_decode`` decodes them.",
+        "text",
+        (
+            "parse_url('https://shop.example/a/b?id=7&x=1#top', 'HOST') = 'shop.example'",
+            "parse_url('https://shop.example/a/b?id=7&x=1#top', 'QUERY', 'x') = '1'",
+            "parse_url('https://shop.example/a', 'REF') is null",
+        ),
+        "NULL if the URL is NULL or none, or does not have the part",
+    ),
+    "quarter": FunctionReference(
+        "Quarter in UTC, 1 to 4.", "long", ("quarter(to_timestamp('2026-05-05T10:17:00Z')) = 2",)
+    ),
+    "regexp_replace": FunctionReference(
+        "The text with all matches of a pattern replaced. In the replacement ``$1`` is the text of a group, ``$0`` that"
+        " of the match; a backslash takes the next character as it is.",
+        "text",
+        ("regexp_replace('a1b22', '[0-9]+', '#') = 'a#b#'", "regexp_replace('17-x', '([0-9]+)-(x)', '$2$1') = 'x17'"),
+    ),
+    "repeat": FunctionReference("The text so many times.", "text", ("repeat('ab', 3) = 'ababab'",)),
+    "reverse": FunctionReference("The characters from the last to the first.", "text", ("reverse('abc') = 'cba'",)),
+    "right": FunctionReference("The last characters.", "text", ("right('headgate', 4) = 'gate'",)),
+    "rpad": FunctionReference(
+        "The text with so many characters: spaces, or a pad, come behind it; a longer text is cut.",
+        "text",
+        ("rpad('a', 3, '.') = 'a..'",),
+    ),
+    "rtrim": FunctionReference("The text without spaces at its end.", "text", ("rtrim('  a ') = '  a'",)),
+    "second": FunctionReference(
+        "Second of the minute, 0 to 59.", "long", ("second(to_timestamp('2026-01-05T10:17:21Z')) = 21",)
+    ),
+    "sha1": FunctionReference(
+        "SHA-1 of the text in UTF-8, as 40 hexadecimal digits.",
+        "text",
+        ("sha1('a') = '86f7e437faa5a7fce15d1ddcb9eaeaea377667b8'",),
+    ),
+    "sha2": FunctionReference(
+        "SHA-2 of the text in UTF-8, of 224, 256, 384 or 512 bits; 0 is 256.",
+        "text",
+        ("sha2('a', 224) = 'abd37534c7d9a2efb9465de931cd7055ffdb8879563ae98078d6d6d5'",),
+    ),
+    "sha256": FunctionReference(
+        "``sha2(text, 256)``.",
+        "text",
+        ("sha256('a') = 'ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'",),
+    ),
+    "split": FunctionReference(
+        "The parts of a text between the matches of a pattern, empty ones too.",
+        "array of text",
+        ("split('a, b,,c', ',[ ]*')[1] = 'b'", "cardinality(split('a,b,', ',')) = 3"),
+    ),
+    "split_part": FunctionReference(
+        "The part of a text with a number, between delimiters: 1 is the first, -1 the last. The empty text if there is"
+        " no such part.",
+        "text",
+        ("split_part('a.b.c', '.', 2) = 'b'", "split_part('a.b.c', '.', -1) = 'c'", "split_part('a', '.', 2) = ''"),
+    ),
+    **{
+        f"timestamp_{unit}": FunctionReference(
+            f"The time of a number of {word} since 1970.",
+            "timestamp",
+            (f"timestamp_{unit}({number}) = to_timestamp('2026-01-05T10:17:00Z')",),
+            "NULL if the number is NULL, or outside of the years 1 to 9999",
+        )
+        for unit, word, number in (
+            ("seconds", "seconds", 1767608220),
+            ("millis", "milliseconds", 1767608220000),
+            ("micros", "microseconds (rounded down to milliseconds)", 1767608220000000),
+        )
+    },
+    "to_json": FunctionReference(
+        "An array, map or struct as JSON. Times are ISO 8601 texts, decimals have all their places, and of a struct"
+        " members that are NULL are left out.",
+        "text",
+        ("to_json(array('a', 'b')) = '[\"a\",\"b\"]'", "to_json(map('n', 1.50)) = '{\"n\":1.50}'"),
+    ),
+    "try_cast": FunctionReference(
+        "``cast``, and a value that does not convert is NULL in etl too.",
+        "the type after ``as``",
+        ("try_cast('x' as long) is null", "try_cast('2026-01-05' as timestamp) = to_timestamp('2026-01-05T00:00:00Z')"),
+        "NULL if the value is NULL or does not convert",
+    ),
+    "unbase64": FunctionReference(
+        "The text whose bytes in UTF-8 are encoded as base64.",
+        "text",
+        ("unbase64('QWIgMQ==') = 'Ab 1'", "unbase64('?') is null"),
+        "NULL if the text is NULL, not base64, or its bytes are not UTF-8",
+    ),
+    **{
+        f"unix_{unit}": FunctionReference(
+            f"The {word} since 1970 of a time{more}.",
+            "long",
+            (f"unix_{unit}(to_timestamp('2026-01-05T10:17:00Z')) = {number}",),
+        )
+        for unit, word, more, number in (
+            ("seconds", "seconds", ", rounded down", 1767608220),
+            ("millis", "milliseconds", "", 1767608220000),
+            ("micros", "microseconds", "", 1767608220000000),
+        )
+    },
+    "url_decode": FunctionReference(
+        "The text of a part of a URL: ``%`` and two digits are a byte in UTF-8, ``+`` is a space.",
+        "text",
+        ("url_decode('a%20b%C3%A9+c') = 'a bé c'", "url_decode('100%') is null"),
+        "NULL if the text is NULL, or has an incomplete escape or bytes that are not UTF-8",
+    ),
+    "url_encode": FunctionReference(
+        "The text as a part of a URL, as forms encode it: letters, digits and ``.-*_`` stay, a space is ``+``.",
+        "text",
+        ("url_encode('a b/é') = 'a+b%2F%C3%A9'",),
+    ),
+    "user_agent_class": FunctionReference(
+        "The class of a user agent: bot, tool, tablet, mobile, desktop or other.",
+        "text",
+        ("user_agent_class('curl/8.5.0') = 'tool'", "user_agent_class('Mozilla/5.0 (X11; Linux x86_64)') = 'desktop'"),
+    ),
+    "weekofyear": FunctionReference(
+        "Week of the year by ISO 8601, 1 to 53.", "long", ("weekofyear(to_timestamp('2026-01-05T10:17:00Z')) = 2",)
+    ),
+    "year": FunctionReference("Year in UTC.", "long", ("year(to_timestamp('2026-01-05T10:17:00Z')) = 2026",)),
     "trim": FunctionReference("The text without spaces at both ends.", "text", ("trim('  a ') = 'a'",)),
     "upper": FunctionReference("The text in upper case.", "text", ("upper('de') = 'DE'",)),
 }

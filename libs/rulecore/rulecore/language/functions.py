@@ -6,14 +6,23 @@ The parser rejects a call of any other function. A new function needs an entry h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from rulecore.errors import ExpressionTypeError
 from rulecore.language import types
 from rulecore.language.cidr import read_network
 from rulecore.language.patterns import check_regex, count_capture_groups, like_tokens
-from rulecore.language.time_formats import ISO, TimeFormat, check_zone
+from rulecore.language.signatures import (
+    UNBOUNDED,
+    FunctionSignature,
+    Operands,
+    constant,
+    text_to_boolean,
+    text_to_long,
+    text_to_text,
+)
+from rulecore.language.text_signatures import TEXT_FUNCTIONS
+from rulecore.language.time_signatures import TIME_FUNCTIONS, TRUNC_UNITS
 from rulecore.language.types import Operand
 from streamcore.schema import (
     BOOLEAN,
@@ -21,7 +30,6 @@ from streamcore.schema import (
     LONG,
     MAX_DECIMAL_DIGITS,
     STRING,
-    TIMESTAMP,
     Kind,
     Type,
     array_of,
@@ -40,27 +48,9 @@ __all__ = [
     "like_tokens",
 ]
 
-Operands = tuple[Operand, ...]
-
 AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
-TRUNC_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 MAX_ROUND_DOUBLE = 15
-_UNBOUNDED = 1_000_000  # arguments; ``ExpressionLimits`` bounds them
 _MAX_POSITION = 1_000_000  # in a text
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionSignature:
-    """The signature of a function.
-
-    ``usage``: an example for error messages. ``min_arguments``, ``max_arguments``: inclusive. ``result``: checks the
-    operands and returns the type of the call; it gets the function's name for messages.
-    """
-
-    usage: str
-    min_arguments: int
-    max_arguments: int
-    result: Callable[[str, Operands], Type]
 
 
 def call_type(name: str, operands: Operands) -> Type:
@@ -70,13 +60,10 @@ def call_type(name: str, operands: Operands) -> Type:
         raise ExpressionTypeError(f"unknown function {name}")
     if not function.min_arguments <= len(operands) <= function.max_arguments:
         raise ExpressionTypeError(f"{name} does not take {len(operands)} arguments", f"accepted here: {function.usage}")
-    return function.result(name, operands)
-
-
-def _check_texts(name: str, operands: Operands) -> None:
-    """Raise ``ExpressionTypeError`` unless all operands are text."""
-    for index, operand in enumerate(operands):
-        types.check_text(operand, name, index)
+    try:
+        return function.result(name, operands)
+    except ExpressionTypeError as error:
+        raise ExpressionTypeError(error.message, error.hint or _usage(name), error.operand) from None
 
 
 def _check_number(name: str, operand: Operand, index: int = 0) -> None:
@@ -84,37 +71,14 @@ def _check_number(name: str, operand: Operand, index: int = 0) -> None:
         raise ExpressionTypeError(f"{name} takes a number, not {operand.type}", _usage(name), index)
 
 
-def _constant(name: str, operands: Operands, index: int, kind: Kind) -> object:
-    """Return the value of an operand; raise ``ExpressionTypeError`` unless it is a constant of that kind."""
-    operand = operands[index]
-    if not operand.constant or operand.type.kind is not kind or operand.value is None:
-        raise ExpressionTypeError(f"{name}: argument {index + 1} must be a constant {kind.value}", _usage(name), index)
-    return operand.value
-
-
 def _usage(name: str) -> str:
     return f"accepted here: {FUNCTIONS[name].usage}"
-
-
-def _text_to_text(name: str, operands: Operands) -> Type:
-    _check_texts(name, operands)
-    return STRING
-
-
-def _text_to_boolean(name: str, operands: Operands) -> Type:
-    _check_texts(name, operands)
-    return BOOLEAN
-
-
-def _text_to_long(name: str, operands: Operands) -> Type:
-    _check_texts(name, operands)
-    return LONG
 
 
 def _substr(name: str, operands: Operands) -> Type:
     types.check_text(operands[0], name, 0)
     for index in range(1, len(operands)):
-        value = _constant(name, operands, index, Kind.LONG)
+        value = constant(name, operands, index, Kind.LONG)
         if not isinstance(value, int) or abs(value) > _MAX_POSITION:
             message = f"{name}: {value} is not between {-_MAX_POSITION} and {_MAX_POSITION}"
             raise ExpressionTypeError(message, _usage(name), index)
@@ -123,15 +87,15 @@ def _substr(name: str, operands: Operands) -> Type:
 
 def _replace(name: str, operands: Operands) -> Type:
     types.check_text(operands[0], name, 0)
-    if _constant(name, operands, 1, Kind.STRING) == "":
+    if constant(name, operands, 1, Kind.STRING) == "":
         raise ExpressionTypeError(f"{name}: the text to look for is empty", _usage(name), 1)
-    _constant(name, operands, 2, Kind.STRING)
+    constant(name, operands, 2, Kind.STRING)
     return STRING
 
 
 def _regexp(name: str, operands: Operands) -> Type:
     types.check_text(operands[0], name, 0)
-    pattern = _constant(name, operands, 1, Kind.STRING)
+    pattern = constant(name, operands, 1, Kind.STRING)
     try:
         check_regex(str(pattern))
     except ExpressionTypeError as error:
@@ -141,18 +105,18 @@ def _regexp(name: str, operands: Operands) -> Type:
 
 def _extract(name: str, operands: Operands) -> Type:
     _regexp(name, operands[:2])
-    group = _constant(name, operands, 2, Kind.LONG) if len(operands) > 2 else 1
+    group = constant(name, operands, 2, Kind.LONG) if len(operands) > 2 else 1
     groups = count_capture_groups(str(operands[1].value))
     if not isinstance(group, int) or not 0 <= group <= groups:
-        raise ExpressionTypeError(
-            f"{name}: the pattern has {groups} groups, there is no group {group}", _usage(name), 1
-        )
+        message = f"{name}: the pattern has {groups} groups, there is no group {group}"
+        hint = "0 is the text of the whole match: regexp_extract(text, 'pattern', 0)" if groups == 0 else _usage(name)
+        raise ExpressionTypeError(message, hint, 1)
     return STRING
 
 
 def _network(name: str, operands: Operands) -> Type:
     types.check_text(operands[0], name, 0)
-    read_network(str(_constant(name, operands, 1, Kind.STRING)))
+    read_network(str(constant(name, operands, 1, Kind.STRING)))
     return BOOLEAN
 
 
@@ -169,7 +133,7 @@ def _whole(name: str, operands: Operands) -> Type:
 def _round(name: str, operands: Operands) -> Type:
     _check_number(name, operands[0])
     kind = operands[0].type
-    places = _constant(name, operands, 1, Kind.LONG) if len(operands) > 1 else 0
+    places = constant(name, operands, 1, Kind.LONG) if len(operands) > 1 else 0
     most = MAX_ROUND_DOUBLE if kind == DOUBLE else MAX_DECIMAL_DIGITS
     if not isinstance(places, int) or not 0 <= places <= most:
         raise ExpressionTypeError(f"{name}: between 0 and {most} places, not {places}", _usage(name), 1)
@@ -200,24 +164,6 @@ def _nullif(_name: str, operands: Operands) -> Type:
     return operands[0].type
 
 
-def _of_time(name: str, operands: Operands) -> Type:
-    _check_timestamp(name, operands[0], 0)
-    return LONG
-
-
-def _check_timestamp(name: str, operand: Operand, index: int) -> None:
-    if operand.type != TIMESTAMP:
-        raise ExpressionTypeError(f"{name} takes a timestamp, not {operand.type}", _usage(name), index)
-
-
-def _date_trunc(name: str, operands: Operands) -> Type:
-    unit = _constant(name, operands, 0, Kind.STRING)
-    if str(unit).lower() not in TRUNC_UNITS:
-        raise ExpressionTypeError(f"{name}: unknown unit {unit!r}", f"accepted here: {', '.join(TRUNC_UNITS)}", 0)
-    _check_timestamp(name, operands[1], 1)
-    return TIMESTAMP
-
-
 def _to_long(name: str, operands: Operands) -> Type:
     _check_convertible(name, operands[0])
     return LONG
@@ -230,7 +176,7 @@ def _to_double(name: str, operands: Operands) -> Type:
 
 def _to_decimal(name: str, operands: Operands) -> Type:
     _check_convertible(name, operands[0])
-    precision, scale = (_constant(name, operands, index, Kind.LONG) for index in (1, 2))
+    precision, scale = (constant(name, operands, index, Kind.LONG) for index in (1, 2))
     assert isinstance(precision, int)
     assert isinstance(scale, int)
     if not 1 <= precision <= MAX_DECIMAL_DIGITS or not 0 <= scale <= precision:
@@ -250,21 +196,6 @@ def _to_text(name: str, operands: Operands) -> Type:
     return STRING
 
 
-def _to_timestamp(name: str, operands: Operands) -> Type:
-    types.check_text(operands[0], name, 0)
-    if len(operands) > 1 and (written := _constant(name, operands, 1, Kind.STRING)) != ISO:
-        TimeFormat.parse(str(written))
-    if len(operands) > 2:
-        check_zone(str(_constant(name, operands, 2, Kind.STRING)))
-    return TIMESTAMP
-
-
-def _to_utc(name: str, operands: Operands) -> Type:
-    _check_timestamp(name, operands[0], 0)
-    check_zone(str(_constant(name, operands, 1, Kind.STRING)))
-    return TIMESTAMP
-
-
 def _array(name: str, operands: Operands) -> Type:
     return array_of(types.unify(operands, name))
 
@@ -272,7 +203,7 @@ def _array(name: str, operands: Operands) -> Type:
 def _map(name: str, operands: Operands) -> Type:
     if len(operands) % 2:
         raise ExpressionTypeError(f"{name}: each key needs a value", _usage(name))
-    keys = [_constant(name, operands, index, Kind.STRING) for index in range(0, len(operands), 2)]
+    keys = [constant(name, operands, index, Kind.STRING) for index in range(0, len(operands), 2)]
     if len({*keys}) < len(keys):
         raise ExpressionTypeError(f"{name}: a key is there twice", _usage(name))
     return map_of(types.unify(operands[1::2], name))
@@ -341,15 +272,15 @@ def _array_sum(name: str, operands: Operands) -> Type:
 
 #: The functions by name.
 FUNCTIONS: Mapping[str, FunctionSignature] = {
-    "lower": FunctionSignature("lower(text)", 1, 1, _text_to_text),
-    "upper": FunctionSignature("upper(text)", 1, 1, _text_to_text),
-    "trim": FunctionSignature("trim(text)", 1, 1, _text_to_text),
-    "length": FunctionSignature("length(text)", 1, 1, _text_to_long),
+    "lower": FunctionSignature("lower(text)", 1, 1, text_to_text),
+    "upper": FunctionSignature("upper(text)", 1, 1, text_to_text),
+    "trim": FunctionSignature("trim(text)", 1, 1, text_to_text),
+    "length": FunctionSignature("length(text)", 1, 1, text_to_long),
     "substr": FunctionSignature("substr(text, start) or substr(text, start, length), start from 1", 2, 3, _substr),
-    "concat": FunctionSignature("concat(text, text, ...)", 2, _UNBOUNDED, _text_to_text),
-    "starts_with": FunctionSignature("starts_with(text, start)", 2, 2, _text_to_boolean),
-    "ends_with": FunctionSignature("ends_with(text, end)", 2, 2, _text_to_boolean),
-    "contains": FunctionSignature("contains(text, part)", 2, 2, _text_to_boolean),
+    "concat": FunctionSignature("concat(text, text, ...)", 2, UNBOUNDED, text_to_text),
+    "starts_with": FunctionSignature("starts_with(text, start)", 2, 2, text_to_boolean),
+    "ends_with": FunctionSignature("ends_with(text, end)", 2, 2, text_to_boolean),
+    "contains": FunctionSignature("contains(text, part)", 2, 2, text_to_boolean),
     "replace": FunctionSignature("replace(text, 'old', 'new')", 3, 3, _replace),
     "regexp_like": FunctionSignature("regexp_like(text, 'pattern')", 2, 2, _regexp),
     "cidr_match": FunctionSignature("cidr_match(ip, '10.0.0.0/8')", 2, 2, _network),
@@ -361,25 +292,17 @@ FUNCTIONS: Mapping[str, FunctionSignature] = {
     "ln": FunctionSignature("ln(number)", 1, 1, _doubles),
     "exp": FunctionSignature("exp(number)", 1, 1, _doubles),
     "power": FunctionSignature("power(number, number)", 2, 2, _doubles),
-    "greatest": FunctionSignature("greatest(a, b, ...)", 2, _UNBOUNDED, _extreme),
-    "least": FunctionSignature("least(a, b, ...)", 2, _UNBOUNDED, _extreme),
-    "coalesce": FunctionSignature("coalesce(a, b, ...)", 2, _UNBOUNDED, _coalesce),
+    "greatest": FunctionSignature("greatest(a, b, ...)", 2, UNBOUNDED, _extreme),
+    "least": FunctionSignature("least(a, b, ...)", 2, UNBOUNDED, _extreme),
+    "coalesce": FunctionSignature("coalesce(a, b, ...)", 2, UNBOUNDED, _coalesce),
     "nullif": FunctionSignature("nullif(a, b)", 2, 2, _nullif),
-    "hour": FunctionSignature("hour(timestamp)", 1, 1, _of_time),
-    "minute": FunctionSignature("minute(timestamp)", 1, 1, _of_time),
-    "dayofweek": FunctionSignature("dayofweek(timestamp), 1 is Sunday", 1, 1, _of_time),
-    "date_trunc": FunctionSignature("date_trunc('hour', timestamp)", 2, 2, _date_trunc),
     "regexp_extract": FunctionSignature("regexp_extract(text, 'pattern') or with a group's number", 2, 3, _extract),
     "to_long": FunctionSignature("to_long(text or number)", 1, 1, _to_long),
     "to_double": FunctionSignature("to_double(text or number)", 1, 1, _to_double),
     "to_decimal": FunctionSignature("to_decimal(text or number, digits, places)", 3, 3, _to_decimal),
     "to_text": FunctionSignature("to_text(number, boolean or timestamp)", 1, 1, _to_text),
-    "to_timestamp": FunctionSignature(
-        "to_timestamp(text), (text, 'format') or (text, 'format', 'zone')", 1, 3, _to_timestamp
-    ),
-    "to_utc_timestamp": FunctionSignature("to_utc_timestamp(timestamp, 'zone')", 2, 2, _to_utc),
-    "array": FunctionSignature("array(a, b, ...)", 1, _UNBOUNDED, _array),
-    "map": FunctionSignature("map('key', value, 'key', value, ...)", 2, _UNBOUNDED, _map),
+    "array": FunctionSignature("array(a, b, ...)", 1, UNBOUNDED, _array),
+    "map": FunctionSignature("map('key', value, 'key', value, ...)", 2, UNBOUNDED, _map),
     "cardinality": FunctionSignature("cardinality(array or map)", 1, 1, _cardinality),
     "array_contains": FunctionSignature("array_contains(array, value)", 2, 2, _array_contains),
     "arrays_overlap": FunctionSignature("arrays_overlap(array, array)", 2, 2, _arrays_overlap),
@@ -391,6 +314,8 @@ FUNCTIONS: Mapping[str, FunctionSignature] = {
     "array_min": FunctionSignature("array_min(array)", 1, 1, _array_extreme),
     "array_max": FunctionSignature("array_max(array)", 1, 1, _array_extreme),
     "array_sum": FunctionSignature("array_sum(array)", 1, 1, _array_sum),
+    **TIME_FUNCTIONS,
+    **TEXT_FUNCTIONS,
 }
 
 #: Functions of an array and a lambda. ``ast.HigherOrderCall`` is their node.
@@ -421,4 +346,8 @@ ALIASES: Mapping[str, str] = {
     "stddev_samp": "stddev",
     "substring": "substr",
     "ucase": "upper",
+    "dayofmonth": "day",
+    "json_value": "get_json_object",
+    "sha": "sha1",
+    "unix_timestamp": "unix_seconds",
 }

@@ -68,6 +68,13 @@ def count_capture_groups(pattern: str) -> int:
     return len(groups.struct.fields) if groups.dtype == pl.Struct else 0
 
 
+def matches_nothing(pattern: str) -> bool:
+    """Return whether a pattern that ``check_regex`` accepted matches the empty text."""
+    import polars as pl
+
+    return bool(pl.Series([""]).str.contains(pattern)[0])
+
+
 def _reason(message: str) -> str:
     """Return the last line of the engine's message that starts with ``error:``, else the first line."""
     lines = [line.strip().removeprefix("regex error: ") for line in message.splitlines() if line.strip()]

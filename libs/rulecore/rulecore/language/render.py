@@ -27,6 +27,7 @@ from rulecore.language.ast import (
     Negate,
     Not,
     Or,
+    SecretRef,
 )
 from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
@@ -77,6 +78,12 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
             branches = "".join(f" when {render(w.condition)} then {render(w.result)}" for w in expr.whens)
             otherwise = "" if expr.otherwise is None else f" else {render(expr.otherwise)}"
             return f"case{branches}{otherwise} end", _ATOM
+        case SecretRef():
+            return f"secret({quote(expr.name)})", _ATOM
+        case Call() if expr.function in ("cast", "try_cast"):
+            value, kind = expr.arguments
+            name = kind.value if isinstance(kind, Literal) else render(kind)
+            return f"{expr.function}({render(value)} as {name})", _ATOM
         case Call() if _is_index(expr):
             return f"{_operand(expr.arguments[0], _ATOM)}[{render(expr.arguments[1])}]", _ATOM
         case Call():

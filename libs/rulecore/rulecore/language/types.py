@@ -36,12 +36,16 @@ ACCEPTED: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The properties of a sub-expression that typing needs. ``value``: of a constant."""
+    """The properties of a sub-expression that typing needs.
+
+    ``value``: of a constant. ``secret``: a key, whose value no expression contains.
+    """
 
     type: Type
     constant: bool = False
     value: Value = None
     interval: bool = False
+    secret: bool = False
 
 
 def decimal(precision: int, scale: int) -> Type:

@@ -75,7 +75,8 @@ def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tupl
 
 def _decode(schema: StreamSchema, events: Sequence[Event], partition: int) -> pl.DataFrame:
     zone, limits = load_zone(schema.zone), DecodeLimits()
-    whole = replace(schema, when=None)  # an event of a test is one of its stream
+    # an event of a test is one of its stream, and its times are ISO 8601
+    whole = replace(schema, when=None, fields=tuple(replace(field, pattern="") for field in schema.fields))
     rows = []
     for number, event in enumerate(events):
         record = make_record(whole, event)

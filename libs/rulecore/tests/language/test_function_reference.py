@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -22,8 +24,9 @@ def test_every_function_and_aggregate_has_an_entry_and_no_entry_is_left_over() -
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_true_for_the_reference_evaluator_and_in_columns(example: str) -> None:
-    expression = parse(example, Scope({}))
+def test_an_example_is_true_for_the_reference_evaluator_and_in_columns(example: str, tmp_path: Path) -> None:
+    (tmp_path / "example").write_text("an example's key, not a secret\n")
+    expression = parse(example, Scope({}, secrets={"example": str(tmp_path / "example")}))
     assert evaluate(expression, {}) is True
     assert pl.DataFrame({"row": [1]}).select(to_polars(expression).alias("value"))["value"].to_list() == [True]
 

@@ -21,6 +21,7 @@ STREAM = StreamSchema.parse(
             "paid": {"type": "timestamp not null", "from": "meta.paid"},
             "sent_us": {"type": "timestamp", "unit": "us", "from": "meta.sent_us"},
             "due": "timestamp",
+            "opened": {"type": "timestamp", "pattern": "MM/dd/yyyy hh:mm:ss a"},
             "customer": "string not null",
             "kind": "string",
             "price": "decimal(18,4)",
@@ -33,6 +34,7 @@ ENTIRE = {
     "paid": "+10s",
     "sent_us": 1_767_571_200_000_999,
     "due": "2026-01-05T00:00:00Z",
+    "opened": "2026-01-05T00:00:00Z",  # in a test, the times of patterns are written as all others
     "customer": "ann",
     "kind": "CARD",
     "price": "12345678901234.5678",
@@ -65,6 +67,7 @@ def outcome(where: str, **event: object) -> tuple[bool, str]:
         "price = 12345678901234.5678",
         "kind = 'CARD'",
         "sent_us = due",
+        "opened = due",
         "lines[0].quantity = 3",
         "counts['x'] = 2",
     ],

@@ -31,9 +31,13 @@ from streamcore.decode.registry.decoder import RegistryDecoder
 from streamcore.decode.registry.schema_names import RegistryNames
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.values import RecordError
+from streamcore.decode.text import syslog
 from streamcore.decode.text.access_log import LogLayout, LogLines, log_columns
 from streamcore.decode.text.csv import CsvLines
 from streamcore.decode.text.line_decoder import LineDecoder
+from streamcore.decode.text.logfmt import LogfmtLines
+from streamcore.decode.text.patterns import LinePattern, PatternLines
+from streamcore.decode.text.syslog import SyslogLines
 from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
 from streamcore.schema import Kind, StreamSchema
@@ -165,6 +169,83 @@ class AccessLog:
         if wrong := sorted(name for name in times if columns[name] != "time"):
             raise ConfigError(f"{where}: field {wrong[0]}: the only timestamp of a log is its column 'time'")
         return LineDecoder(schema, LogLines(self.layout, self.request_time, columns, times), limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Syslog:
+    """Each record is one line of syslog, of RFC 3164 or RFC 5424."""
+
+    needs_registry: ClassVar[bool] = False
+    is_text: ClassVar[bool] = True
+
+    def decoder(  # the columns are named, so none is extra
+        self,
+        schema: StreamSchema,
+        *,
+        limits: DecodeLimits,
+        extra_fields: ExtraFields,  # noqa: ARG002
+    ) -> Decoder:
+        """See ``InputFormat``. ``extra_fields`` has no effect: the layout defines the columns of a line."""
+        return LineDecoder(schema, SyslogLines(_line_columns(schema, "syslog", syslog.COLUMNS)), limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Logfmt:
+    """Each record is one line of pairs ``key=value``. A key that no field is from is not read."""
+
+    needs_registry: ClassVar[bool] = False
+    is_text: ClassVar[bool] = True
+
+    def decoder(
+        self,
+        schema: StreamSchema,
+        *,
+        limits: DecodeLimits,
+        extra_fields: ExtraFields,  # noqa: ARG002
+    ) -> Decoder:
+        """See ``InputFormat``. ``extra_fields`` has no effect: a line may have any keys."""
+        return LineDecoder(schema, LogfmtLines(_line_columns(schema, "logfmt", None)), limits)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPattern:
+    """Each record is one line in a pattern of named parts (``streamcore.decode.text.patterns``).
+
+    ``patterns``: expressions of one's own, by name. ``null_values``: texts of a part that are null.
+    """
+
+    needs_registry: ClassVar[bool] = False
+    is_text: ClassVar[bool] = True
+
+    pattern: str
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    null_values: tuple[str, ...] = ()
+
+    def decoder(  # the columns are named, so none is extra
+        self,
+        schema: StreamSchema,
+        *,
+        limits: DecodeLimits,
+        extra_fields: ExtraFields,  # noqa: ARG002
+    ) -> Decoder:
+        """See ``InputFormat``. ``extra_fields`` has no effect: the pattern names the columns of a line."""
+        try:
+            pattern = LinePattern.parse(self.pattern, self.patterns)
+        except ConfigError as error:
+            raise ConfigError(f"stream {schema.name}: {error}") from None
+        columns = _line_columns(schema, "pattern", pattern.columns)
+        return LineDecoder(schema, PatternLines(pattern, columns, frozenset(self.null_values)), limits)
+
+
+def _line_columns(schema: StreamSchema, kind: str, available: tuple[str, ...] | None) -> dict[str, str]:
+    """Return the column of each field; ``ConfigError`` for one that a line does not have. ``available``: None: any."""
+    where = f"stream {schema.name}: {kind}"
+    _reject_nested_types(schema, where)
+    columns = {f.name: format_path(f.location) for f in schema.fields}
+    for name, column in columns.items():
+        if available is not None and column not in available:
+            raise ConfigError(f"{where}: field {name}: no column {column!r}; a line has {', '.join(available)}")
+    return columns
 
 
 @dataclass(frozen=True, slots=True)

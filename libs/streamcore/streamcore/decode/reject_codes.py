@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
 from streamcore.codes import Code
 from streamcore.errors import ConfigError
 from streamcore.limits import MAX_RECORD_VALUES
+from streamcore.timestamps import MIN_MS
 
 
 class RejectCode(Code):
@@ -110,7 +112,17 @@ class RejectCode(Code):
         "A number does not fit the field's type.",
         "Correct the producer, or declare a wider type.",
     )
-    BAD_TIMESTAMP = ("bad_timestamp", "A timestamp cannot be read.", "Send ISO 8601, or milliseconds since 1970.")
+    BAD_TIMESTAMP = (
+        "bad_timestamp",
+        "A timestamp cannot be read.",
+        "Send ISO 8601 or milliseconds since 1970, or give the field its `pattern` or `unit`.",
+    )
+    IMPLAUSIBLE_TIME = (
+        "implausible_time",
+        "The event time is before `min_event_time`, or a number of ten digits that would be a time of today in the "
+        "next larger unit: seconds that are read as milliseconds.",
+        "Give the field its `unit`, such as `s`; for old events lower `min_event_time`.",
+    )
     NO_STREAM = (
         "no_stream",
         "The record fulfils the condition (`when`) of no stream of its topic, and `reject_other_records` is on.",
@@ -133,12 +145,15 @@ class ExtraFields(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class DecodeLimits:
     """Limits of one record. ``max_future_ms`` is how far an event's time may be ahead of the clock.
-    ``max_record_values``: of the values in its arrays and maps (``streamcore.decode.scalar.value_counts``)."""
+    ``max_record_values``: of the values in its arrays and maps (``streamcore.decode.scalar.value_counts``).
+    ``min_event_ms``: the earliest plausible event time; None: only times in a wrong unit are implausible
+    (``TimeBounds``)."""
 
     max_record_bytes: int = 256 * 1024
     max_future_ms: int = 5 * 60 * 1000
     max_depth: int = 32
     max_record_values: int = MAX_RECORD_VALUES
+    min_event_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_record_bytes < 2 or self.max_future_ms < 0 or not 1 <= self.max_depth <= 200:
@@ -147,3 +162,32 @@ class DecodeLimits:
             )
         if self.max_record_values < 0:
             raise ConfigError(f"{self}: max_record_values is at least 0")
+
+
+#: A number of ten digits: seconds since 2001, and, read as milliseconds, a time in January or February 1970.
+TEN_DIGITS = 1_000_000_000
+MOST_SECONDS = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBounds:
+    """Which event times a cut accepts, in epoch milliseconds: from ``first`` to ``last``, but for those from
+    ``unit_from`` to ``unit_to``, which are times of today in a larger unit."""
+
+    first: int
+    last: int
+    unit_from: int
+    unit_to: int
+
+    @classmethod
+    def of(cls, limits: DecodeLimits, clock_ms: int) -> TimeBounds:
+        """Return the bounds of a cut. Only its clock counts, so that a cut that runs again accepts the same times."""
+        last = clock_ms + limits.max_future_ms
+        first = MIN_MS if limits.min_event_ms is None else limits.min_event_ms
+        until = min(last // 1_000, MOST_SECONDS) if limits.min_event_ms is None else -1
+        return cls(first, last, TEN_DIGITS, until)
+
+    def contain(self, times: Any) -> Any:
+        """Return which times of a column are within the bounds. ``times``: of NumPy or Polars, as the result."""
+        within = (times >= self.first) & (times <= self.last)
+        return within & ((times < self.unit_from) | (times > self.unit_to)) if self.unit_to > 0 else within

@@ -13,19 +13,21 @@ the stream, and the columns beside the values come after it. The definition is `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamcore.columnar.time_patterns import read_pattern
 from streamcore.decode.formats import JSON, InputFormat
-from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
-from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, TimeBounds
+from streamcore.decode.scalar.event import WRAPPED_PATTERN, convert_beside, fallback_time
 from streamcore.decode.scalar.record import check_event_time
-from streamcore.decode.scalar.values import Physical, RecordError
+from streamcore.decode.scalar.values import Physical, RecordError, read_time
 from streamcore.decode.types import DEAD_SCHEMA, Decoded, Decoder, RawBatch, dead_table
 from streamcore.errors import ConfigError
 from streamcore.schema import (
@@ -42,6 +44,7 @@ from streamcore.schema import (
 )
 from streamcore.schema.record_layout import RecordLayout, kafka_place, layouts
 from streamcore.schema.record_places import BINARY_MARK, EXTRA_FIELDS, KAFKA
+from streamcore.schema.time_patterns import AHEAD_OF_RECORD_MS, TimePattern, with_year
 from streamcore.timestamps import MAX_MS, MIN_MS, load_zone
 
 Rows = npt.NDArray[np.int64]
@@ -122,7 +125,10 @@ class StreamDecoder:
         """Return the events of records of one form, and their rows in ``batch``. ``places``: of these records in the
         batch of all forms, by which rejected ones are known."""
         layout = self._layouts[form]
-        inside = self._decoders[form].decode(batch) if form in self._decoders else _without_values(layout, batch)
+        asked = batch
+        if layout.texts and batch.fields is not None:  # a text that is no time rejects the record, wanted or not
+            asked = replace(batch, fields=batch.fields | {one.name for one in layout.texts})
+        inside = self._decoders[form].decode(asked) if form in self._decoders else _without_values(layout, batch)
         for row, code, reason in zip(*(inside.dead.column(n).to_pylist() for n in range(3)), strict=True):
             rejections.by_row[int(places[row])] = (code, reason)
         rows = np.setdiff1d(np.arange(len(batch)), inside.dead.column("row").to_numpy())
@@ -140,12 +146,17 @@ class StreamDecoder:
         """Return the events with the fields beside their values, and the first mistake of each that is none."""
         bad: dict[int, RecordError] = {}
         columns = {name: inside.column(name) for name in layout.value.names if name in inside.column_names}
+        for one in layout.texts:
+            columns[one.name], mistakes = _read_times(one, columns[one.name], self._zone, batch.beside.timestamp_ms)
+            bad = mistakes | bad
         for one in layout.beside:
             columns[one.name], mistakes = beside_column(one, batch, self._zone)
             bad = mistakes | bad
         if layout.extra is not None and (batch.fields is None or layout.extra.name in batch.fields):
             columns[layout.extra.name] = self._extra_fields(layout, batch)
         time = self._schema.event_time
+        if layout.has_fallback:
+            columns[time] = self._fill_times(columns[time], batch, bad)
         if time and not layout.value.event_time:
             self._check_times(columns[time], batch.clock_ms, bad)
         event_ms = columns[time] if time else inside.column(EVENT_MS)
@@ -158,9 +169,23 @@ class StreamDecoder:
 
         return extra_fields(batch.values.cast(pa.large_binary()), layout.declared, self._limits)
 
+    def _fill_times(self, times: pa.Array, batch: RawBatch, bad: dict[int, RecordError]) -> pa.Array:
+        """Return the event times, with the timestamp of the record where there is none."""
+        stamps = batch.beside.timestamp_ms
+        stamps = pa.nulls(len(times), pa.int64()) if stamps is None else stamps
+        in_range = pc.and_(pc.greater_equal(stamps, MIN_MS), pc.less_equal(stamps, MAX_MS))
+        filled = pc.coalesce(times, pc.if_else(in_range, stamps, pa.scalar(None, pa.int64())))
+        for row in np.flatnonzero(_to_numpy(pc.is_null(filled))).tolist():
+            try:
+                fallback_time(self._schema, None)
+            except RecordError as error:
+                bad.setdefault(row, error)
+        return filled
+
     def _check_times(self, times: pa.Array, clock_ms: int, bad: dict[int, RecordError]) -> None:
-        late = pc.greater(times, pa.scalar(clock_ms + self._limits.max_future_ms, pa.int64()))
-        for row in np.flatnonzero(late.fill_null(False).to_numpy(zero_copy_only=False)).tolist():
+        known = times.fill_null(0).to_numpy()
+        wrong = ~TimeBounds.of(self._limits, clock_ms).contain(known) & _to_numpy(times.is_valid())
+        for row in np.flatnonzero(wrong).tolist():
             values: list[Physical] = [None] * len(self._schema.fields)
             values[self._schema.names.index(self._schema.event_time)] = times[row].as_py()
             try:
@@ -209,10 +234,55 @@ def beside_column(one: Field, batch: RawBatch, zone: ZoneInfo) -> tuple[pa.Array
     if pa.types.is_binary(found.type) or pa.types.is_large_binary(found.type):
         text = _as_text(one, found)
         if text is None:
-            return _convert(one, found, zone)
+            return _convert(one, found, batch, zone)
         found = text
+    if one.pattern and pa.types.is_large_string(found.type):
+        times, mistakes = _read_times(one, found, zone, batch.beside.timestamp_ms)
+        return (times, mistakes) if one.nullable or not found.null_count else _convert(one, found, batch, zone)
     is_sure = (one.nullable or not found.null_count) and (one.type != TIMESTAMP or _are_times(found))
-    return (found.cast(one.type.arrow), {}) if is_sure else _convert(one, found, zone)
+    return (found.cast(one.type.arrow), {}) if is_sure else _convert(one, found, batch, zone)
+
+
+def _read_times(
+    one: Field, texts: pa.Array, zone: ZoneInfo, stamps: pa.Array | None
+) -> tuple[pa.Array, dict[int, RecordError]]:
+    """Return the times of texts in the pattern of a field, and the rows with other texts.
+
+    The reference reads those of which the columnar path is not sure. ``stamps``: the timestamps of the records.
+    """
+    column = pl.Series("text", pl.from_arrow(texts))
+    pattern, has_year = with_year(one.pattern)
+    frame = pl.DataFrame({"text": column})
+    if has_year:
+        found = frame.select(read_pattern(pl.col("text"), pattern, zone.key)).to_series()
+    elif stamps is None:
+        found = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(column))
+    else:
+        frame = frame.with_columns(pl.Series("stamp", pl.from_arrow(stamps)))
+        found = frame.select(_of_last_year(pattern, zone.key)).to_series()
+    unsure = column.is_not_null() & ~found.is_between(MIN_MS, MAX_MS).fill_null(value=False)
+    if not unsure.any():
+        return found.to_arrow().cast(pa.int64()), {}
+    values, bad = found.to_list(), dict[int, RecordError]()
+    record_times = [None] * len(values) if stamps is None else stamps.to_pylist()
+    for row in unsure.arg_true().to_list():
+        try:
+            values[row] = read_time(one, column[row], zone, record_times[row])
+        except RecordError as error:
+            values[row], bad[row] = None, error
+    return pa.array(values, pa.int64()), bad
+
+
+def _of_last_year(pattern: TimePattern, zone: str) -> pl.Expr:
+    """Return the times of texts without a year, in the year of the record or the one before; NULL where unsure."""
+    in_range = pl.col("stamp").is_between(MIN_MS, MAX_MS - AHEAD_OF_RECORD_MS)
+    latest = pl.when(in_range).then(pl.col("stamp") + AHEAD_OF_RECORD_MS)
+    year = latest.cast(pl.Datetime("ms")).dt.year()
+    text = pl.col("text").str.replace_all(" +", " ")
+    this, before = (
+        read_pattern(pl.concat_str([one.cast(pl.String), pl.lit(" "), text]), pattern, zone) for one in (year, year - 1)
+    )
+    return pl.when(this <= latest).then(this).when(this.is_not_null() & (before <= latest)).then(before)
 
 
 def _are_times(found: pa.Array) -> bool:
@@ -251,14 +321,16 @@ def _as_text(one: Field, found: pa.Array) -> pa.Array | None:
         return None
 
 
-def _convert(one: Field, found: pa.Array, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
-    """Convert each distinct value by the reference."""
-    values = found.to_pylist()
+def _convert(one: Field, found: pa.Array, batch: RawBatch, zone: ZoneInfo) -> tuple[pa.Array, dict[int, RecordError]]:
+    """Convert each distinct value by the reference, of a text in a pattern each with the timestamp of its record."""
+    texts, stamps = found.to_pylist(), batch.beside.timestamp_ms
+    times = [None] * len(texts) if stamps is None or not one.pattern else stamps.to_pylist()
+    values = list(zip(texts, times, strict=True))
     converted: dict[object, Physical] = {}
     mistakes: dict[object, RecordError] = {}
     for value in {*values}:
         try:
-            converted[value] = convert_beside(one, value, zone)
+            converted[value] = convert_beside(one, value[0], zone, value[1])
         except RecordError as error:
             converted[value], mistakes[value] = None, error
     bad = {row: mistakes[value] for row, value in enumerate(values) if value in mistakes} if mistakes else {}

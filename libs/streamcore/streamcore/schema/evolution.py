@@ -59,7 +59,7 @@ def widened_fields(old: StreamSchema, new: StreamSchema) -> frozenset[str]:
 
 
 def _entries(old: StreamSchema, new: StreamSchema) -> Iterator[str]:
-    for entry in ("event_time", "event_id", "keys", "zone", "envelope", "when", "deduplicate_ms"):
+    for entry in ("event_time", "time_fallback", "event_id", "keys", "zone", "envelope", "when", "deduplicate_ms"):
         if getattr(old, entry) != getattr(new, entry):
             yield f"{entry.removesuffix('_ms')} does not change while the app runs: {RESTART}"
 
@@ -88,6 +88,8 @@ def _field(old: Field, new: Field, *, is_routed: bool) -> str:
         return f"it would be read from {format_path(new.location)}, not {format_path(old.location)}: {other}"
     if old.unit != new.unit:
         return f"its numbers would be {new.unit.word}, not {old.unit.word}: {other}"
+    if old.pattern != new.pattern:
+        return f"its texts would be read as {new.pattern or 'ISO 8601'}, not {old.pattern or 'ISO 8601'}: {other}"
     if old.nullable and not new.nullable:
         return f"events without it would be dead letters: leave out not null, or {RESTART}"
     if old.type == new.type:

@@ -22,6 +22,8 @@ from streamcore.schema.record_places import (
     RecordForm,
 )
 from streamcore.schema.stream_schema import Field, StreamSchema
+from streamcore.schema.time_patterns import with_year
+from streamcore.schema.types import STRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +31,21 @@ class RecordLayout:
     """Where the fields of a stream are in records of one form.
 
     ``value``: the schema of the fields in the record's value, a part of the stream's. ``beside``: the fields with a
-    path that begins with ``_kafka``. ``extra``: the field with the members of the value that no field is from.
+    path that begins with ``_kafka``. ``texts``: the fields in the value that are texts there, in the pattern of a time.
+    ``has_fallback``: whether the event time may be that of the record. ``extra``: the field with the members of the
+    value that no field is from.
     """
 
     value: StreamSchema
     beside: tuple[Field, ...]
     extra: Field | None = None
+    texts: tuple[Field, ...] = ()
+    has_fallback: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Whether all fields are in the value."""
-        return not self.beside and self.extra is None
+        return not self.beside and self.extra is None and not self.texts and not self.has_fallback
 
     @property
     def declared(self) -> frozenset[str]:
@@ -63,8 +69,11 @@ def header_names(schema: StreamSchema) -> frozenset[str]:
 
 
 def reads_timestamps(schema: StreamSchema) -> bool:
-    """Return whether a field is the timestamp of the record."""
-    return any(field.location[:2] == (KAFKA, KafkaValue.TIMESTAMP) for field in schema.fields)
+    """Return whether a field, or the event time, may be the timestamp of the record."""
+    return schema.time_fallback or any(
+        field.location[:2] == (KAFKA, KafkaValue.TIMESTAMP) or (field.pattern and not with_year(field.pattern)[1])
+        for field in schema.fields
+    )
 
 
 @functools.lru_cache(256)
@@ -96,12 +105,28 @@ def _layout(schema: StreamSchema, place: Callable[[Path], Path]) -> RecordLayout
         path = field.location if field.location[0] in (KAFKA, *EXTRA_FIELDS) else place(field.location)
         moved.append(replace(field, path=() if path == (field.name,) else path))
     inside = tuple(field for field in moved if field.location[0] not in (KAFKA, *EXTRA_FIELDS))
-    time = schema.event_time if any(field.name == schema.event_time for field in inside) else ""
+    texts = tuple(field for field in inside if field.pattern)
+    is_time = any(field.name == schema.event_time and not field.pattern for field in inside)
+    time = schema.event_time if is_time and not schema.time_fallback else ""
+    inside = tuple(replace(f, type=STRING, pattern="") if f.pattern else f for f in inside)
+    if schema.time_fallback:
+        inside = tuple(replace(f, nullable=True) if f.name == schema.event_time else f for f in inside)
     value = replace(
-        schema, fields=inside, event_time=time, keys=(), event_id=None, envelope=None, when=None, is_part=True
+        schema,
+        fields=inside,
+        event_time=time,
+        time_fallback=False,
+        keys=(),
+        event_id=None,
+        envelope=None,
+        when=None,
+        is_part=True,
     )
     extra = next((field for field in moved if field.location == EXTRA_FIELDS), None)
-    return RecordLayout(value, tuple(field for field in moved if field.location[0] == KAFKA), extra)
+    beside = tuple(field for field in moved if field.location[0] == KAFKA)
+    if schema.time_fallback:
+        beside = tuple(replace(f, nullable=True) if f.name == schema.event_time else f for f in beside)
+    return RecordLayout(value, beside, extra, texts, schema.time_fallback)
 
 
 def _as_written(path: Path) -> Path:

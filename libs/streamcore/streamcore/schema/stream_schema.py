@@ -17,6 +17,7 @@ from streamcore.durations import parse_duration_ms, render_duration
 from streamcore.errors import ConfigError
 from streamcore.schema.field_paths import Path, PathTree, build_tree, format_path, parse_path
 from streamcore.schema.record_places import EXTRA_FIELDS, KAFKA, Envelope, KafkaValue, StreamCondition, check_place
+from streamcore.schema.time_patterns import TimePattern
 from streamcore.schema.types import (
     ACCEPTED_NAMES,
     BOOLEAN,
@@ -68,7 +69,8 @@ class Field:
     """One column. A missing or null value of a field that is not ``nullable`` makes the decoder reject the event.
 
     ``path``: where the value is in a record, as names of objects in objects; by default in the member of this name.
-    ``unit``: that of a timestamp which is a number.
+    ``unit``: that of a timestamp which is a number. ``pattern``: of a timestamp that is a text in another form than
+    ISO 8601 (``streamcore.schema.time_patterns``); every value is then such a text.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Field:
     nullable: bool = True
     path: Path = ()
     unit: TimeUnit = TimeUnit.MILLISECONDS
+    pattern: str = ""
 
     @property
     def location(self) -> Path:
@@ -100,8 +103,9 @@ class StreamSchema:
     values of records alone (``streamcore.schema.record_layout``), perhaps without the event time and without keys.
 
     ``deduplicate_ms``: of events with equal ``event_id`` and event times at most this far apart, only the first is
-    used; None: each is. An event without an id repeats none. ``version``: of the document, which its author raises with
-    each change; schemas that differ in nothing else are equal.
+    used; None: each is. An event without an id repeats none. ``time_fallback``: whether the event time of an event
+    without a value of ``event_time`` is the timestamp of its record. ``version``: of the document, which its author
+    raises with each change; schemas that differ in nothing else are equal.
     """
 
     name: str
@@ -114,6 +118,7 @@ class StreamSchema:
     when: StreamCondition | None = None
     is_part: bool = False
     deduplicate_ms: int | None = None
+    time_fallback: bool = False
     version: int = dataclasses.field(default=1, compare=False)
     #: What is read of a record; the numbers are those of ``fields``.
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
@@ -248,6 +253,7 @@ class StreamSchema:
         if UNION in name:
             raise ConfigError(f"stream name {name!r}: use a-z, 0-9 and _, at most 63")
         event_id, zone = document.get("event_id"), document.get("zone", "UTC")
+        event_time, time_fallback = _parse_event_time(name, document.get("event_time", ""))
         envelope, when = document.get("envelope"), document.get("when")
         if envelope is not None and envelope not in [*Envelope]:
             raise ConfigError(f"stream {name}: envelope {envelope!r}: there are {', '.join(Envelope)}")
@@ -257,7 +263,8 @@ class StreamSchema:
         return cls(
             name=name,
             fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
-            event_time=str(document.get("event_time", "")),
+            event_time=event_time,
+            time_fallback=time_fallback,
             keys=tuple(tuple(str(c) for c in key) if isinstance(key, list) else (str(key),) for key in keys),
             event_id=None if event_id is None else str(event_id),
             zone=str(zone),
@@ -276,14 +283,29 @@ def _parse_horizon(stream: str, text: object) -> int:
         raise ConfigError(f"stream {stream}: deduplicate: {error}") from None
 
 
+def _parse_event_time(stream: str, document: object) -> tuple[str, bool]:
+    """Read ``event_time``: the name of a field, or an object of ``field`` and ``fallback: kafka``."""
+    if not isinstance(document, Mapping):
+        return str(document), False
+    if set(document) != {"field", "fallback"} or document["fallback"] != "kafka":
+        raise ConfigError(
+            f"stream {stream}: event_time: the name of a field, or {{field: NAME, fallback: kafka}}, which takes the "
+            "timestamp of the record where the field has no value"
+        )
+    return str(document["field"]), True
+
+
 def _parse_field(name: str, document: object) -> Field:
     """Read ``type`` or ``type not null``, or an object of this ``type``, the path ``from`` and the ``unit``."""
     path: Path = ()
-    text, unit = document, None
+    text, unit, pattern = document, None, None
     if isinstance(document, Mapping):
-        if unknown := set(document) - {"type", "from", "unit"}:
-            raise ConfigError(f"field {name}: unknown entries {sorted(map(str, unknown))}; known are type, from, unit")
+        if unknown := set(document) - {"type", "from", "unit", "pattern"}:
+            raise ConfigError(
+                f"field {name}: unknown entries {sorted(map(str, unknown))}; known are type, from, unit, pattern"
+            )
         text, source, unit = document.get("type"), document.get("from"), document.get("unit")
+        pattern = document.get("pattern")
         if source is not None:
             if not isinstance(source, str):
                 raise ConfigError(f"field {name}: from must be a path, such as customer.id")
@@ -295,4 +317,18 @@ def _parse_field(name: str, document: object) -> Field:
     kind = Type.parse(bare if nullable else bare.removesuffix(" not null"))
     if unit is not None and (kind != TIMESTAMP or unit not in [*TimeUnit]):
         raise ConfigError(f"field {name}: unit {unit!r}: a timestamp may have one of {', '.join(TimeUnit)}")
-    return Field(name, kind, nullable, () if path == (name,) else path, TimeUnit(unit or TimeUnit.MILLISECONDS))
+    if pattern is not None:
+        _check_pattern(name, kind, pattern, unit)
+    place: Path = () if path == (name,) else path
+    return Field(name, kind, nullable, place, TimeUnit(unit or TimeUnit.MILLISECONDS), str(pattern or ""))
+
+
+def _check_pattern(name: str, kind: Type, pattern: object, unit: object) -> None:
+    if kind != TIMESTAMP or not isinstance(pattern, str):
+        raise ConfigError(f"field {name}: pattern: of a timestamp that is text, such as 'MM/dd/yyyy hh:mm:ss a'")
+    if unit is not None:
+        raise ConfigError(f"field {name}: pattern is for texts, and unit for numbers; leave one out")
+    try:
+        TimePattern.parse_input(pattern, needs_year=False)
+    except ConfigError as error:
+        raise ConfigError(f"field {name}: pattern {pattern!r}: {error}") from None

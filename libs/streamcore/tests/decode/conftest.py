@@ -75,7 +75,7 @@ def check_agreement(
         if isinstance(expected, RejectedRecord):
             assert next(dead) == {"row": i, "code": expected.code.value, "reason": expected.reason}, record
         else:
-            event_ms = expected[schema.names.index(schema.event_time)]
+            event_ms = expected[schema.names.index(schema.event_time)] if schema.event_time else None
             engine = (i % 3, 1000 + i, event_ms)
             assert [*map(_comparable, next(rows))] == [*map(_comparable, (*expected, *engine))], record
     return decoded

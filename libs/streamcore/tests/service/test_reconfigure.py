@@ -201,6 +201,7 @@ OTHER: dict[str, object] = {
     "restore": {"drop": ["x"]},
     "starting_offsets": "latest",
     "ending_offsets": "latest",
+    "min_event_time": "1990-01-01",
     "memory_limit_bytes": 4_000_000_000,
     "state_memory_bytes": 1_000_000_000,
 }

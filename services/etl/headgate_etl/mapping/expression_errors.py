@@ -49,10 +49,27 @@ _FAILING = frozenset(
         "to_text",
         "to_timestamp",
         "to_utc_timestamp",
+        "from_utc_timestamp",
+        "from_unixtime",
+        "date_format",
+        "timestamp_seconds",
+        "timestamp_millis",
+        "timestamp_micros",
+        "unix_micros",
+        "year",
+        "quarter",
+        "month",
+        "day",
+        "dayofyear",
+        "weekofyear",
+        "cast",
+        "url_decode",
+        "unbase64",
+        "ip_network",
     }
 )
 #: Functions that may return a value for a NULL operand, or NULL without a failure.
-_LENIENT = frozenset({"coalesce", "nullif", "greatest", "least", "array", "map"})
+_LENIENT = frozenset({"coalesce", "nullif", "greatest", "least", "array", "map", "concat_ws"})
 
 #: The name of a parameter that no expression has.
 _VALUE = "__value"

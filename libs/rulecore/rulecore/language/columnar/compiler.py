@@ -36,6 +36,7 @@ from rulecore.language.ast import (
     Negate,
     Not,
     Or,
+    SecretRef,
 )
 from rulecore.language.columnar.beside import apply_beside
 from rulecore.language.columnar.functions import MAX_ELEMENTS, compile_call
@@ -113,6 +114,11 @@ def _(expr: Literal) -> pl.Expr:
 @_formula.register
 def _(expr: IntervalLiteral) -> pl.Expr:
     return pl.lit(expr.ms, dtype=pl.Int64)
+
+
+@_formula.register
+def _(expr: SecretRef) -> pl.Expr:  # noqa: ARG001 - the function reads the key
+    return pl.lit(None, dtype=pl.String)
 
 
 @_formula.register

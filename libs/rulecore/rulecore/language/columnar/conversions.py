@@ -50,6 +50,16 @@ def to_decimal(operand: ComputedOperand, kind: Type) -> pl.Expr:
         wide = let([operand], lambda v: _digits_of_double(v, kind.scale))
     else:
         wide = _rescale(operand, kind.scale)
+    return within(wide, kind)
+
+
+def round_text(operand: ComputedOperand, kind: Type) -> pl.Expr:
+    """Convert text to a decimal, rounded half away from zero; NULL for other text and a value that does not fit."""
+    return within(let([operand], lambda v: _digits_of_text(v, kind.scale, rounded=True)), kind)
+
+
+def within(wide: pl.Expr, kind: Type) -> pl.Expr:
+    """Return digits in 128 bits as a decimal; NULL for those that do not fit the type."""
     limit = pl.lit(10**kind.precision, dtype=_WIDE)
     return let([ComputedOperand(wide, kind)], lambda v: pl.when(v.abs() < limit).then(v)).cast(pl.Int64)
 
@@ -73,15 +83,21 @@ def _matching(text: pl.Expr, pattern: str) -> pl.Expr:
     return pl.when(text.str.contains(rf"\A(?:{pattern})\z")).then(text)
 
 
-def _digits_of_text(text: pl.Expr, scale: int) -> pl.Expr:
-    """Return the digits of a decimal in text at ``scale``, in 128 bits; NULL for other text, and for more places."""
+def _digits_of_text(text: pl.Expr, scale: int, *, rounded: bool = False) -> pl.Expr:
+    """Return the digits of a decimal in text at ``scale``, in 128 bits; NULL for other text.
+
+    More places are NULL, or ``rounded`` half away from zero.
+    """
     read = _matching(text, DECIMAL_TEXT)
     whole = read.str.extract(r"\A[+-]?([0-9]*)").str.pad_start(1, "0").cast(_WIDE)
     places = read.str.extract(r"\.([0-9]*)\z").fill_null("").str.strip_chars_end("0")
-    fraction = places.str.pad_end(max(1, scale), "0").cast(_WIDE, strict=False) if scale else pl.lit(0, dtype=_WIDE)
+    more = places.str.slice(scale, 1).str.contains("[5-9]") if rounded else None
+    kept = places.str.head(scale) if rounded else places
+    fraction = kept.str.pad_end(max(1, scale), "0").cast(_WIDE, strict=False) if scale else pl.lit(0, dtype=_WIDE)
     digits = whole * pl.lit(10**scale, dtype=_WIDE) + fraction
+    digits = digits if more is None else digits + more.cast(_WIDE)
     signed = pl.when(read.str.starts_with("-")).then(pl.lit(0, dtype=_WIDE) - digits).otherwise(digits)
-    return pl.when(places.str.len_chars() <= scale).then(signed)
+    return signed if rounded else pl.when(places.str.len_chars() <= scale).then(signed)
 
 
 def _digits_of_double(value: pl.Expr, scale: int) -> pl.Expr:

@@ -11,6 +11,7 @@ from rulecore.language.ast import Call, Literal
 from rulecore.language.cidr import in_network, read_network
 from rulecore.language.columnar import conversions
 from rulecore.language.columnar import timestamps as moments
+from rulecore.language.columnar.casts import cast
 from rulecore.language.columnar.operators import (
     ComputedOperand,
     absolute,
@@ -20,8 +21,10 @@ from rulecore.language.columnar.operators import (
     to_digits,
     to_long,
 )
+from rulecore.language.columnar.texts import TEXT_CALLS
 from rulecore.language.time_formats import ISO
-from streamcore.schema import DOUBLE, LONG, Kind
+from rulecore.language.time_signatures import NUMBER_UNITS
+from streamcore.schema import DOUBLE, LONG, TIMESTAMP, Kind
 from streamcore.wire.map_entries import KEY, VALUE
 
 Operands = list[ComputedOperand]
@@ -225,6 +228,15 @@ def _array_sum(expr: Call, operands: Operands) -> pl.Expr:
     return to_digits(wide) if expr.type.kind is Kind.DECIMAL else to_long(wide)
 
 
+def _unit(expr: Call) -> int:
+    return NUMBER_UNITS[expr.function.rpartition("_")[2]]
+
+
+def _from_unixtime(expr: Call, operands: Operands) -> pl.Expr:
+    moment = ComputedOperand(moments.from_number(operands[0], NUMBER_UNITS["seconds"]), TIMESTAMP)
+    return moments.format_time(moment, str(_constant(expr, 1, "yyyy-MM-dd HH:mm:ss")), "UTC")
+
+
 _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "lower": lambda _, o: o[0].expr.str.to_lowercase(),
     "upper": lambda _, o: o[0].expr.str.to_uppercase(),
@@ -270,4 +282,14 @@ _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "array_min": _array_extreme,
     "array_max": _array_extreme,
     "array_sum": _array_sum,
+    **{name: lambda e, o: moments.part(o[0], e.function) for name in moments.PARTS},
+    **{f"timestamp_{name}": lambda e, o: moments.from_number(o[0], _unit(e)) for name in NUMBER_UNITS},
+    **{f"unix_{name}": lambda e, o: moments.to_number(o[0], _unit(e)) for name in NUMBER_UNITS},
+    "second": lambda _, o: o[0].expr % _MINUTE_MS // 1_000,
+    "date_format": lambda e, o: moments.format_time(o[0], str(_constant(e, 1)), str(_constant(e, 2, "UTC"))),
+    "from_utc_timestamp": lambda e, o: moments.to_local(o[0], str(_constant(e, 1))),
+    "from_unixtime": _from_unixtime,
+    "cast": cast,
+    "try_cast": cast,
+    **TEXT_CALLS,
 }

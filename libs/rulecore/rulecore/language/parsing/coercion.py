@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from rulecore.language import types
 from rulecore.language.ast import Call, Case, Expr, Literal
+from rulecore.language.text_signatures import parse_replacement
 from streamcore.schema import DOUBLE, LONG, TIMESTAMP, Kind, Type
 
 
@@ -41,4 +43,28 @@ def growth(expr: Expr) -> int:
         old, new = expr.arguments[1:]
         sizes = [len(str(a.value).encode()) for a in (old, new) if isinstance(a, Literal)]
         return inner[0] * max(1, -(-sizes[1] // sizes[0]))
+    if isinstance(expr, Call) and expr.function in _GROWING:
+        return _GROWING[expr.function](expr) * max(inner)
     return max(inner)
+
+
+def _of_replacement(expr: Call) -> int:
+    """Return by how much ``regexp_replace`` may grow a text: each match may be one character, or none at all."""
+    parts = parse_replacement(str(_constant(expr, 2)))
+    return 1 + sum(1 if isinstance(part, int) else len(part.encode()) for part in parts)
+
+
+def _constant(expr: Call, index: int) -> object:
+    argument = expr.arguments[index]
+    return argument.value if isinstance(argument, Literal) else None
+
+
+#: Of functions whose result may be longer than their longest input: how many times.
+_GROWING: Mapping[str, Callable[[Call], int]] = {
+    "regexp_replace": _of_replacement,
+    "concat_ws": lambda expr: len(expr.arguments) * 2 - 3,
+    "repeat": lambda expr: max(1, int(str(_constant(expr, 1)))),
+    "url_encode": lambda _: 3,
+    "base64": lambda _: 2,
+    "to_json": lambda _: 6,
+}

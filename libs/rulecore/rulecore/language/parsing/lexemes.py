@@ -15,7 +15,7 @@ def words(text: str) -> frozenset[str]:
 SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> || -> [ ]")}}
 KEYWORDS = words("and or not in between like rlike is null true false case when then else end escape distinct")
 #: Words of SQL that the language does not have. They get a message of their own, not "unknown column".
-FOREIGN = words("select from where with union cast try_cast exists over lateral join values order group")
+FOREIGN = words("select from where with union exists over lateral join values order group")
 
 
 class LexemeKind(enum.Enum):
@@ -65,5 +65,5 @@ class Lexeme:
 def foreign_hint(text: str) -> str:
     """Return the hint about a symbol or a word that the language does not have."""
     if text.lower() in FOREIGN:
-        return "an expression of columns, constants and functions; no queries, casts or windows"
+        return "an expression of columns, constants and functions; no queries or windows"
     return "accepted here: + - * / % = <> < <= > >= <=> || ( ) [ ] , -> and words"

@@ -130,6 +130,8 @@ class Lexer:
             return self._add_timestamp(tokens, index)
         if word == "interval" and (is_string or (following is not None and following.kind is TokenKind.NUMBER)):
             return self._add_interval(tokens, index)
+        if word == "as" and self._enclosing_function() in ("cast", "try_cast"):
+            return self._add_type(tokens, index)
         if word == "distinct" and self.lexemes and self.lexemes[-1].text == "(" and self._opened_function() == "count":
             self.lexemes[-2] = replace(self.lexemes[-2], distinct=True)
         elif word in ("true", "false"):
@@ -158,6 +160,32 @@ class Lexer:
     def _opened_function(self) -> str:
         """Return the name of the function before the bracket that the last lexeme opens, else ""."""
         return self.lexemes[-2].text if len(self.lexemes) > 1 and self.lexemes[-2].kind is LexemeKind.FUNCTION else ""
+
+    def _enclosing_function(self) -> str:
+        """Return the name of the function whose brackets are open, else ""."""
+        closed = 0
+        for place in range(len(self.lexemes) - 1, 0, -1):
+            closed += self.lexemes[place].is_operator(")") - self.lexemes[place].is_operator("(")
+            if closed < 0:
+                before = self.lexemes[place - 1]
+                return before.text if before.kind is LexemeKind.FUNCTION else ""
+        return ""
+
+    def _add_type(self, tokens: list[Token], index: int) -> int:
+        """Add the type of ``cast(x as type)`` as a second argument: the text up to the bracket that ends the call."""
+        opened, count = 0, 1
+        for token in tokens[index + 1 :]:
+            if token.text == ")" and not opened:
+                break
+            opened += (token.text == "(") - (token.text == ")")
+            count += 1
+        of_type = tokens[index + 1 : index + count]
+        if not of_type:
+            raise self.error("a type is missing after as", tokens[index].start, tokens[index].end, "such as long")
+        start, end = of_type[0].start, of_type[-1].end
+        self._add(LexemeKind.OPERATOR, ",", tokens[index].start, tokens[index].end)
+        self._add(LexemeKind.CONSTANT, self.text[start:end], start, end, self.text[start:end])
+        return count
 
     def _after_is(self) -> bool:
         last = self.lexemes[-2:]

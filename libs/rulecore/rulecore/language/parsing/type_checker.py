@@ -38,6 +38,7 @@ from rulecore.language.ast import (
     Negate,
     Not,
     Or,
+    SecretRef,
     When,
     operand_for,
 )
@@ -47,6 +48,7 @@ from rulecore.language.parsing.grammar import COMPARISONS, INDEX, LAMBDA, MEMBER
 from rulecore.language.parsing.lexemes import Lexeme, LexemeKind
 from rulecore.language.scope import OF_STEP, ListType, Scope
 from rulecore.language.suggestions import format_list, suggest
+from rulecore.language.text_signatures import read_cast_type
 from rulecore.language.traversal import count_products, free_leaves, normal_parameter
 from streamcore.schema import BOOLEAN, TIMESTAMP, Kind, Type
 
@@ -338,6 +340,18 @@ class TypeChecker:
             hint = "declare the value as a field of its own, with from:"
             raise self.error(syntax, "a list is looked up for values of columns, not of elements", hint)
 
+    def _secret(self, syntax: SyntaxNode) -> Expr:
+        """Return the secret that ``secret('name')`` names."""
+        is_call = syntax.kind == "function" and self._function_lexeme(syntax).text == "secret"
+        lexeme = self._operand_lexeme(syntax.parts[0]) if is_call and len(syntax.parts) == 1 else None
+        if lexeme is None or not isinstance(lexeme.value, str):
+            raise self.error(syntax, "the key is a secret", _HMAC_USAGE)
+        if lexeme.value not in self.scope.secrets:
+            known = list(self.scope.secrets)
+            hint = suggest(lexeme.value, known, known) if known else "there are none here; etl has them in `secrets`"
+            raise self.error(syntax, f"there is no secret {lexeme.value[:80]!r}", hint)
+        return SecretRef(name=lexeme.value, file=self.scope.secrets[lexeme.value])
+
     def _find_list(self, syntax: SyntaxNode) -> ListType:
         """Return the list that a constant names. ``having`` may name one only inside an aggregate."""
         lexeme = self._operand_lexeme(syntax)
@@ -462,6 +476,8 @@ class TypeChecker:
             return self._if(syntax)
         if name == "lookup":
             return self._lookup(syntax)
+        if name == "secret":
+            raise self.error(syntax, "a secret is no value of a condition or a row", _HMAC_USAGE)
         if self.scope.steps and name in ("first", "last"):
             return self._of_step(syntax, name)
         if name in functions.HIGHER_ORDER:
@@ -522,9 +538,13 @@ class TypeChecker:
     def _call(self, syntax: SyntaxNode, name: str) -> Expr:
         if len(syntax.parts) > self.limits.arguments:
             raise self.error(syntax, f"{name}: more than {self.limits.arguments} arguments")
-        if name in ("regexp_like", "regexp_extract") and len(syntax.parts) > 1:
+        if name in _WITH_REGEX and len(syntax.parts) > 1:
             self._constant_pattern(syntax.parts[1], name, self.limits.regex_bytes)
-        arguments = tuple(self.expr(part) for part in syntax.parts)
+        is_secret = [name == "hmac_sha256" and number == 1 for number in range(len(syntax.parts))]
+        parts = zip(syntax.parts, is_secret, strict=True)
+        arguments = tuple(self._secret(part) if secret else self.expr(part) for part, secret in parts)
+        if name in ("cast", "try_cast") and len(arguments) == 2:
+            arguments = (arguments[0], self._build(syntax, syntax.parts, lambda: _canonical_type(name, arguments[1])))
         if arguments and arguments[0].type.kind is Kind.ARRAY:
             name = functions.OF_ARRAYS.get(name, name)
         return self._check_growth(syntax, self._build(syntax, syntax.parts, lambda: Call.of(name, arguments)))
@@ -563,6 +583,17 @@ class TypeChecker:
         if growth(expr) > self.limits.text_growth:
             raise self.error(syntax, f"the text may grow more than {self.limits.text_growth} times")
         return expr
+
+
+_WITH_REGEX = frozenset({"regexp_like", "regexp_extract", "regexp_replace", "split"})
+_HMAC_USAGE = "accepted here: hmac_sha256(text, secret('name'))"
+
+
+def _canonical_type(name: str, written: Expr) -> Expr:
+    """Return the type of a cast with the name that streams have for it."""
+    if not isinstance(written, Literal) or not isinstance(written.value, str):
+        raise ExpressionTypeError(f"{name} takes a type", f"accepted here: {name}(x as long)", 1)
+    return Literal.of(str(read_cast_type(name, written.value)))
 
 
 def _has_members(kind: Type, members: list[str]) -> bool:

@@ -32,6 +32,7 @@ from rulecore.language.ast import (
     Negate,
     Not,
     Or,
+    SecretRef,
 )
 from rulecore.language.limits import MAX_TRANSFORMED
 from rulecore.language.reference.functions import call
@@ -98,6 +99,8 @@ def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Any:  # noqa: PL
             return _member(evaluate(expr.operand, row, lists), expr.name)
         case LambdaParameter():
             return row[_PARAMETER + expr.name]
+        case SecretRef():
+            return expr.file
         case HigherOrderCall():
             return _apply(expr, evaluate(expr.array, row, lists), row, lists)
         case Call():

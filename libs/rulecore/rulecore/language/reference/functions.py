@@ -1,6 +1,6 @@
 """The functions of the language for the reference evaluator; one entry per name in ``functions.FUNCTIONS``.
 
-All are plain Python but ``regexp_like`` and ``regexp_extract``: Python's regular expressions have another syntax and
+All are plain Python but those with regular expressions: Python's regular expressions have another syntax and
 backtrack, so Polars matches patterns here too.
 """
 
@@ -10,22 +10,35 @@ import ipaddress
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from rulecore.language.ast import Call
 from rulecore.language.reference.arrays import ARRAY_FUNCTIONS, CONSTRUCTORS
-from rulecore.language.reference.values import WIDE, Number, coerce, coerce_number, compare, double, order
+from rulecore.language.reference.texts import TEXT_FUNCTIONS, TEXTS_WITH_NULLS
+from rulecore.language.reference.values import (
+    EPOCH,
+    WIDE,
+    Number,
+    coerce,
+    coerce_number,
+    compare,
+    double,
+    order,
+    text_of_time,
+    to_datetime,
+)
+from rulecore.language.text_signatures import parse_replacement
 from rulecore.language.types import Value
 from streamcore.schema import LONG, TIMESTAMP
+from streamcore.schema.time_patterns import DAYS, MONTHS, TimeField, TimePattern, read_local
 from streamcore.timestamps import from_iso, load_zone, zone_offset_ms
 
 if TYPE_CHECKING:
     import polars as pl
 
 _DAY_MS = 86_400_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def call(expr: Call, values: list[Any]) -> Any:
@@ -118,16 +131,9 @@ def _power(base: float, exponent: float) -> float:
         return math.nan if base != 0 else -math.inf if negative else math.inf
 
 
-def _to_datetime(ms: int) -> datetime | None:
-    try:
-        return _EPOCH + timedelta(milliseconds=ms)
-    except OverflowError:
-        return None
-
-
 def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
     """Return the start of the unit that contains a time; NULL outside of the years 1 to 9999."""
-    moment = _to_datetime(ms)
+    moment = to_datetime(ms)
     if moment is None:
         return None
     start = moment.replace(microsecond=0)
@@ -148,7 +154,7 @@ def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
             cut = day.replace(day=1, month=1)
         case _:
             cut = day
-    return (cut - _EPOCH) // timedelta(milliseconds=1)
+    return (cut - EPOCH) // timedelta(milliseconds=1)
 
 
 def _series(text: str) -> pl.Series:
@@ -160,6 +166,21 @@ def _series(text: str) -> pl.Series:
 
 def _extract(_expr: Call, text: str, pattern: str, group: int = 1) -> Value:
     found: str | None = _series(text).str.extract(pattern, group)[0]
+    return found
+
+
+def _regexp_replace(_expr: Call, text: str, pattern: str, replacement: str) -> Value:
+    parts = parse_replacement(replacement)
+    rust = "".join(f"${{{part}}}" if isinstance(part, int) else part.replace("$", "$$") for part in parts)
+    found: str | None = _series(text).str.replace_all(pattern, rust)[0]
+    return found
+
+
+def _split(_expr: Call, text: str, pattern: str) -> list[str]:
+    import polars as pl
+
+    column = _series(text).to_frame("text").select(pl.col("text").str.split(pattern, literal=False))["text"]
+    found: list[str] = column[0].to_list()
     return found
 
 
@@ -204,8 +225,7 @@ def _to_text(expr: Call, value: Value) -> Value:
         case bool():
             return "true" if value else "false"
         case int() if expr.arguments[0].type == TIMESTAMP:
-            moment = _to_datetime(value)
-            return None if moment is None else f"{moment:%Y}".zfill(4) + f"{moment:-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
+            return text_of_time(value)
         case Decimal():
             return format(value, f".{expr.arguments[0].type.scale}f")
         case _:
@@ -213,45 +233,112 @@ def _to_text(expr: Call, value: Value) -> Value:
 
 
 def _to_timestamp(_expr: Call, text: str, time_format: str = "iso", zone: str = "UTC") -> Value:
-    iso = text if time_format == "iso" else _as_iso(text, time_format)
-    local = None if iso is None else from_iso(iso, load_zone("UTC"))
-    if iso is None or local is None or _OFFSET.search(iso):
-        return local
-    return _local_to_utc(local, zone)
-
-
-_SYMBOLS = {
-    "yyyy": "(?P<year>[0-9]{4})",
-    "SSS": "(?P<fraction>[0-9]{3})",
-    "MM": "(?P<month>[0-9]{2})",
-    "dd": "(?P<day>[0-9]{2})",
-    "HH": "(?P<hour>[0-9]{2})",
-    "mm": "(?P<minute>[0-9]{2})",
-    "ss": "(?P<second>[0-9]{2})",
-    "M": "(?P<month>[0-9]{1,2})",
-    "d": "(?P<day>[0-9]{1,2})",
-    "H": "(?P<hour>[0-9]{1,2})",
-}
-
-
-def _as_iso(text: str, time_format: str) -> str | None:
-    """Rewrite a time of that format as ISO 8601; None for other text."""
-    pattern = re.sub("|".join(_SYMBOLS), lambda m: _SYMBOLS[m[0]], re.escape(time_format))
-    match = re.fullmatch(pattern, text)
-    if match is None:
+    if time_format == "iso":
+        local = from_iso(text, load_zone("UTC"))
+        return local if local is None or _OFFSET.search(text) else _local_to_utc(local, zone)
+    found = read_local(text, TimePattern.parse_input(time_format))
+    if found is None:
         return None
-    found = {"hour": "0", "minute": "0", "second": "0", "fraction": "000", **match.groupdict()}
-    hour = ":".join(found[name].zfill(2) for name in ("hour", "minute", "second"))
-    return f"{found['year']}-{found['month'].zfill(2)}-{found['day'].zfill(2)}T{hour}.{found['fraction']}"
+    local, offset = found
+    return _local_to_utc(local, zone) if offset is None else local - offset
 
 
 _OFFSET = re.compile(r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)\Z")
 
 
+def _format_time(_expr: Call, ms: int, time_format: str, zone: str = "UTC") -> Value:
+    local = _utc_to_local(ms, zone)
+    moment = None if local is None else to_datetime(local)
+    if local is None or moment is None:
+        return None
+    parts = TimePattern.parse(time_format).elements
+    return "".join(one if isinstance(one, str) else _format_part(one, moment, local - ms, zone) for one in parts)
+
+
+def _format_part(field: TimeField, moment: datetime, offset_ms: int, zone: str) -> str:
+    symbol, width = field.symbol, len(field.symbol)
+    match field.name:
+        case "year":
+            return f"{moment.year:04d}"[-2 if width == 2 else 0 :]
+        case "month" if width > 2:
+            return MONTHS[moment.month - 1][: 3 if width == 3 else None]
+        case "day of the week":
+            return DAYS[moment.weekday()][: 3 if width < 4 else None]
+        case "half of the day":
+            return "AM" if moment.hour < 12 else "PM"
+        case "fraction":
+            return f"{moment.microsecond // 1000:03d}000000"[:width]
+        case "offset":
+            return _format_offset(symbol, offset_ms // 60_000, zone)
+    number = {
+        "month": moment.month,
+        "day": moment.day,
+        "hour": moment.hour,
+        "hour of half a day": (moment.hour + 11) % 12 + 1,
+        "minute": moment.minute,
+        "second": moment.second,
+    }[field.name]
+    return str(number).zfill(width)
+
+
+def _format_offset(symbol: str, minutes: int, zone: str) -> str:
+    if symbol == "z":
+        return zone
+    if symbol[0] == "X" and minutes == 0:
+        return "Z"
+    hours, rest = divmod(abs(minutes), 60)
+    sign = "-" if minutes < 0 else "+"
+    if symbol == "X" and rest == 0:
+        return f"{sign}{hours:02d}"
+    return f"{sign}{hours:02d}{':' if len(symbol) == 3 else ''}{rest:02d}"
+
+
+def _utc_to_local(ms: int, zone: str) -> int | None:
+    moment = to_datetime(ms)
+    if zone == "UTC" or moment is None:
+        return None if moment is None else ms
+    if not 1900 <= moment.year <= 2099:
+        return None
+    offset = moment.astimezone(load_zone(zone)).utcoffset()
+    return ms if offset is None else ms + offset // timedelta(milliseconds=1)
+
+
+def _part(expr: Call, ms: int) -> Value:
+    moment = to_datetime(ms)
+    if moment is None:
+        return None
+    match expr.function:
+        case "quarter":
+            return (moment.month + 2) // 3
+        case "dayofyear":
+            return moment.timetuple().tm_yday
+        case "weekofyear":
+            return moment.isocalendar().week
+    part: int = getattr(moment, expr.function)
+    return part
+
+
+_UNITS_PER_SECOND = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
+
+
+def _from_number(expr: Call, number: int) -> Value:
+    per_second = _UNITS_PER_SECOND[expr.function.rpartition("_")[2]]
+    ms = number * 1_000 // per_second
+    return None if to_datetime(ms) is None else ms
+
+
+def _to_number(expr: Call, ms: int) -> Value:
+    return coerce_number(ms * _UNITS_PER_SECOND[expr.function.rpartition("_")[2]] // 1_000, LONG)
+
+
+def _from_unixtime(expr: Call, seconds: int, time_format: str = "yyyy-MM-dd HH:mm:ss") -> Value:
+    return None if to_datetime(seconds * 1_000) is None else _format_time(expr, seconds * 1_000, time_format)
+
+
 def _local_to_utc(ms: int, zone: str) -> Value:
     if zone == "UTC":
         return ms
-    moment = _to_datetime(ms)
+    moment = to_datetime(ms)
     if moment is None or not 1900 <= moment.year <= 2099:
         return None
     return ms - zone_offset_ms(load_zone(zone), moment.replace(tzinfo=None))
@@ -259,6 +346,7 @@ def _local_to_utc(ms: int, zone: str) -> Value:
 
 _WITH_NULLS: Mapping[str, Callable[[Call, list[Value]], Any]] = {
     **CONSTRUCTORS,
+    **TEXTS_WITH_NULLS,
     "coalesce": _coalesce,
     "nullif": _nullif,
     "greatest": _greatest,
@@ -291,10 +379,20 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "dayofweek": lambda _, ms: (ms // _DAY_MS + 4) % 7 + 1,
     "date_trunc": _date_trunc,
     "regexp_extract": _extract,
+    "regexp_replace": _regexp_replace,
+    "split": _split,
     "to_long": _to_long,
     "to_double": _to_double,
     "to_decimal": _to_decimal,
     "to_text": _to_text,
     "to_timestamp": _to_timestamp,
     "to_utc_timestamp": lambda _, ms, zone: _local_to_utc(ms, zone),
+    "from_utc_timestamp": lambda _, ms, zone: ms if zone == "UTC" else _utc_to_local(ms, zone),
+    "second": lambda _, ms: ms // 1_000 % 60,
+    **dict.fromkeys(("year", "quarter", "month", "day", "dayofyear", "weekofyear"), _part),
+    **dict.fromkeys((f"timestamp_{unit}" for unit in _UNITS_PER_SECOND), _from_number),
+    **dict.fromkeys((f"unix_{unit}" for unit in _UNITS_PER_SECOND), _to_number),
+    "date_format": _format_time,
+    "from_unixtime": _from_unixtime,
+    **TEXT_FUNCTIONS,
 }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
 from rulecore.language.ast import Expr
 from rulecore.language.types import Value
 from streamcore.schema import DOUBLE, Kind, Type
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Number = int | float | Decimal
 
@@ -74,3 +77,17 @@ def coerce(value: Any, kind: Type) -> Any:
     if isinstance(value, bool | str | list | dict) or value is None:
         return value
     return coerce_number(value, kind)
+
+
+def to_datetime(ms: int) -> datetime | None:
+    """Return a time in UTC; None outside of the years 1 to 9999."""
+    try:
+        return EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
+
+
+def text_of_time(ms: int) -> str | None:
+    """Return a time as ISO 8601 in UTC with milliseconds; None outside of the years 1 to 9999."""
+    moment = to_datetime(ms)
+    return None if moment is None else f"{moment:%Y}".zfill(4) + f"{moment:-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"

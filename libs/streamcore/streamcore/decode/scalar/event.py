@@ -19,7 +19,7 @@ from streamcore import timestamps
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.json import decode_one
 from streamcore.decode.scalar.record import RejectedRecord, check_event_time, decode_text
-from streamcore.decode.scalar.values import EpochMilliseconds, Physical, RecordError, convert, parse_cell
+from streamcore.decode.scalar.values import EpochMilliseconds, Physical, RecordError, convert, parse_cell, read_time
 from streamcore.schema import Envelope, Field, KafkaValue, RecordForm, StreamCondition, StreamSchema
 from streamcore.schema.record_layout import RecordLayout, file_form, kafka_place, layouts, to_record
 from streamcore.schema.record_places import BINARY_MARK
@@ -117,7 +117,10 @@ def _complete(
 ) -> tuple[Physical, ...]:
     zone = load_zone(schema.zone)
     found = dict(zip(layout.value.names, inside, strict=True))
-    found |= {one.name: convert_beside(one, _beside(one, record), zone) for one in layout.beside}
+    found |= {one.name: read_time(one, found[one.name], zone, record.timestamp_ms) for one in layout.texts}
+    found |= {one.name: convert_beside(one, _beside(one, record), zone, record.timestamp_ms) for one in layout.beside}
+    if schema.time_fallback and found[schema.event_time] is None:
+        found[schema.event_time] = fallback_time(schema, record.timestamp_ms)
     if layout.extra is not None:
         found[layout.extra.name] = other_members((record.value or b"").decode(), layout.declared)
     values = tuple(found[name] for name in schema.names)
@@ -144,7 +147,15 @@ def _beside(one: Field, record: StreamRecord) -> bytes | str | int | None:
     return record.offset
 
 
-def convert_beside(one: Field, value: bytes | str | int | None, zone: ZoneInfo) -> Physical:
+def fallback_time(schema: StreamSchema, timestamp_ms: int | None) -> int:
+    """Return the timestamp of a record as its event time; raise ``RecordError``."""
+    if timestamp_ms is None or not timestamps.MIN_MS <= timestamp_ms <= timestamps.MAX_MS:
+        label = next(field.label for field in schema.fields if field.name == schema.event_time)
+        raise RecordError(RejectCode.MISSING_FIELD, f"field {label} is missing, and the record has no timestamp")
+    return timestamp_ms
+
+
+def convert_beside(one: Field, value: bytes | str | int | None, zone: ZoneInfo, record_ms: int | None) -> Physical:
     """Return the physical value of a field beside the value of a record; raise ``RecordError``.
 
     Bytes are text in UTF-8, and the text is read as a cell of a line is.
@@ -155,6 +166,8 @@ def convert_beside(one: Field, value: bytes | str | int | None, zone: ZoneInfo) 
         text = decode_text(value) if isinstance(value, bytes) else value
     except RecordError as error:
         raise RecordError(error.code, f"field {one.label}: {error.reason}") from None
+    if one.pattern and text is not None:
+        return read_time(one, text, zone, record_ms)
     return convert(one, parse_cell(one, text), zone)
 
 

@@ -9,9 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from streamcore.decode.reject_codes import DecodeLimits, RejectCode
+from streamcore.decode.reject_codes import (
+    MOST_SECONDS,
+    TEN_DIGITS,
+    DecodeLimits,
+    RejectCode,
+    TimeBounds,
+)
 from streamcore.decode.scalar.values import Physical, RecordError, convert
-from streamcore.schema import StreamSchema
+from streamcore.schema import StreamSchema, TimeUnit
 from streamcore.timestamps import to_text
 
 
@@ -70,9 +76,37 @@ def _check_time(schema: StreamSchema, values: list[Physical], clock_ms: int, lim
         check_event_time(schema, values, clock_ms, limits)
 
 
+#: The unit with which a number would be a thousand times later.
+_LARGER = {TimeUnit.MILLISECONDS: "s", TimeUnit.MICROSECONDS: "ms", TimeUnit.NANOSECONDS: "us"}
+
+
+def _larger_unit(schema: StreamSchema, event_ms: int) -> str:
+    field = schema.get(schema.event_time)
+    unit = None if field is None or field.pattern else _LARGER.get(field.unit)
+    if unit is None or not TEN_DIGITS <= event_ms <= MOST_SECONDS:
+        return ""
+    word = TimeUnit(unit).word
+    return f"; as {word} it would be {to_text(event_ms * 1_000)}: are these {word}? Use unit: {unit}"
+
+
 def check_event_time(schema: StreamSchema, values: Sequence[Physical], clock_ms: int, limits: DecodeLimits) -> None:
-    """Raise ``RecordError`` if the event time is too far ahead of the clock. ``values``: of the schema's fields."""
+    """Raise ``RecordError`` if the event time is too far ahead of the clock, or implausible (``TimeBounds``).
+
+    ``values``: of the schema's fields.
+    """
     event_ms = values[schema.names.index(schema.event_time)]
+    bounds = TimeBounds.of(limits, clock_ms)
+    if isinstance(event_ms, int) and event_ms < bounds.first:
+        raise RecordError(
+            RejectCode.IMPLAUSIBLE_TIME,
+            f"field {schema.event_time}: {to_text(event_ms)} is before {to_text(bounds.first)} (min_event_time)"
+            f"{_larger_unit(schema, event_ms)}",
+        )
+    if isinstance(event_ms, int) and bounds.unit_from <= event_ms <= bounds.unit_to:
+        raise RecordError(
+            RejectCode.IMPLAUSIBLE_TIME,
+            f"field {schema.event_time}: {to_text(event_ms)} is no plausible time{_larger_unit(schema, event_ms)}",
+        )
     if isinstance(event_ms, int) and event_ms > clock_ms + limits.max_future_ms:
         raise RecordError(
             RejectCode.FROM_THE_FUTURE,

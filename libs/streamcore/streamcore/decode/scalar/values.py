@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -20,6 +21,7 @@ from streamcore import timestamps
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.schema import Field, Kind, TimeUnit, Type
 from streamcore.schema.field_paths import Path, format_path
+from streamcore.schema.time_patterns import AHEAD_OF_RECORD_MS, TimePattern, read_local, with_year
 from streamcore.schema.types import quote_name
 from streamcore.wire.map_entries import KEY, VALUE
 
@@ -215,6 +217,65 @@ def _to_timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
         epoch_ms = found
     else:
         raise _wrong_type(field, value, accepted)
+    if not timestamps.MIN_MS <= epoch_ms <= timestamps.MAX_MS:
+        raise _out_of_range(field, value, f"a time in the years 1970 to 9999{_smaller_unit(field, value)}")
+    return epoch_ms
+
+
+def _smaller_unit(field: Field, value: object) -> str:
+    """Return a question about the unit, for a number that would be a time with a smaller one."""
+    units = [*TimeUnit]
+    if not isinstance(value, Number) or not _WHOLE.fullmatch(value) or len(value) > _MOST_TIME_DIGITS:
+        return ""
+    for unit in units[units.index(field.unit) + 1 :]:
+        if 0 <= _from_unit(value, unit) <= _LAST_LIKELY_MS:
+            return f"; are these {unit.word}? Use unit: {unit}"
+    return ""
+
+
+#: The end of the year 2099.
+_LAST_LIKELY_MS = 4_102_444_799_999
+
+
+def read_time(field: Field, value: object, zone: ZoneInfo, record_ms: int | None) -> int | None:
+    """Return the time of a text in the pattern of a field; raise ``RecordError``.
+
+    ``record_ms``: the timestamp of the record. It decides about the year of a text without one: the last in which the
+    time is at most a day later.
+    """
+    if value is None:
+        return None
+    pattern, has_year = with_year(field.pattern)
+    if has_year:
+        return _read_time(field, value, pattern, zone)
+    if record_ms is None or not timestamps.MIN_MS <= record_ms <= timestamps.MAX_MS - AHEAD_OF_RECORD_MS:
+        reason = f"field {field.label}: {field.pattern} has no year, and the record has no timestamp to take it from"
+        raise RecordError(RejectCode.BAD_TIMESTAMP, reason)
+    latest = record_ms + AHEAD_OF_RECORD_MS
+    year = (datetime(1970, 1, 1) + timedelta(milliseconds=latest)).year
+    text = re.sub(" +", " ", value) if isinstance(value, str) else value
+    for earlier in range(_YEARS_TO_LEAP_DAY):
+        dated = f"{year - earlier:04d} {text}" if isinstance(text, str) else text
+        if isinstance(dated, str) and read_local(dated, pattern) is None and earlier < _YEARS_TO_LEAP_DAY - 1:
+            continue
+        found = _read_time(field, dated, pattern, zone, value)
+        if found <= latest:
+            return found
+    raise _out_of_range(field, value, "a time near that of the record")
+
+
+_YEARS_TO_LEAP_DAY = 9
+
+
+def _read_time(field: Field, value: object, pattern: TimePattern, zone: ZoneInfo, written: object | None = None) -> int:
+    found = read_local(value, pattern) if isinstance(value, str) else None
+    shown = show(value if written is None else written)
+    if found is None:
+        accepted = f"a time such as {field.pattern}"
+        raise RecordError(RejectCode.BAD_TIMESTAMP, f"field {field.label}: found {shown}; accepted is {accepted}")
+    local_ms, offset_ms = found
+    moment = datetime(1970, 1, 1) + timedelta(milliseconds=local_ms)
+    epoch_ms = local_ms - (timestamps.zone_offset_ms(zone, moment) if offset_ms is None else offset_ms)
     if not timestamps.MIN_MS <= epoch_ms <= timestamps.MAX_MS:
         raise _out_of_range(field, value, "a time in the years 1970 to 9999")
     return epoch_ms

@@ -27,6 +27,7 @@ from streamcore.decode.physical_columns import parse_times
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.scalar.values import RecordError, show
 from streamcore.decode.text.line_decoder import SplitLines
+from streamcore.timestamps import from_iso, load_zone
 
 
 class LogLayout(enum.StrEnum):
@@ -49,6 +50,7 @@ _TIME = re.compile(
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([^ ?]+)(?:\?([^ ]*))?(?: (HTTP/[0-9](?:\.[0-9])?))?")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
+_UTC = load_zone("UTC")
 _IN_REQUEST = ("method", "path", "query", "protocol")
 
 
@@ -81,7 +83,7 @@ class LogLines:
         names = [n for n in log_columns(self.layout, request_time=self.request_time) if n not in _IN_REQUEST]
         columns = {name: _unescape(text) for name, text in zip(names, match.groups(), strict=True)}
         columns |= _split_request(columns["request"])
-        return {f: _to_iso(columns[c]) if f in self.times else columns[c] for f, c in self.fields.items()}
+        return {f: _read_time(f, columns[c]) if f in self.times else columns[c] for f, c in self.fields.items()}
 
     @cached_property
     def _reference_pattern(self) -> re.Pattern[str]:
@@ -159,6 +161,17 @@ def _to_iso(time: str | None) -> str | None:
         return time
     day, month, year, clock, hours, minutes = match.groups()
     return f"{year}-{_MONTHS.index(month) + 1:02d}-{day}T{clock}{hours}:{minutes}"
+
+
+def _read_time(field: str, time: str | None) -> str | None:
+    """Return a log's time as ISO 8601; raise ``RecordError``, with the text of the record, if it is none."""
+    iso = _to_iso(time)
+    if iso is None or from_iso(iso, _UTC) is not None:
+        return iso
+    raise RecordError(
+        RejectCode.BAD_TIMESTAMP,
+        f"field {field}: found {show(time)}; accepted is a time such as 10/Oct/2026:13:55:36 -0700",
+    )
 
 
 def _to_epoch_ms(time: pl.Series) -> pl.Series:

@@ -22,7 +22,7 @@ from streamcore.decode.assembly import (
     decode_by_reference,
     read_records,
 )
-from streamcore.decode.reject_codes import DecodeLimits
+from streamcore.decode.reject_codes import DecodeLimits, TimeBounds
 from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values, decode_text
 from streamcore.decode.scalar.values import Physical, RecordError, parse_cell
 from streamcore.decode.text.cells import ParsedCells, parse_cells
@@ -107,7 +107,7 @@ class LineDecoder:
             return rows
         if not len(split.matched):
             return rows
-        columns, sure = self._columns(split, records.clock_ms + self._limits.max_future_ms)
+        columns, sure = self._columns(split, TimeBounds.of(self._limits, records.clock_ms))
         decoded = split.matched if sure.all() else split.matched[sure.to_numpy()]
         if len(decoded):
             parts.append(DecodedPart.from_frame(decoded, columns if sure.all() else columns.filter(sure)))
@@ -115,7 +115,7 @@ class LineDecoder:
         undecoded[decoded] = False
         return rows[undecoded]
 
-    def _columns(self, split: SplitLines, latest_ms: int) -> tuple[pl.DataFrame, pl.Series]:
+    def _columns(self, split: SplitLines, bounds: TimeBounds) -> tuple[pl.DataFrame, pl.Series]:
         """Return the columns of the matched lines, and a Boolean column: False where the reference must decide."""
         nulls = pl.Series([None], dtype=pl.String).new_from_index(0, len(split.matched))
         columns: dict[str, pl.Series] = {}
@@ -129,5 +129,5 @@ class LineDecoder:
             columns[field.name] = cells.values
             sure &= cells.sure if field.nullable else cells.sure & cells.values.is_not_null()
         if self._schema.event_time:
-            sure &= (columns[self._schema.event_time] <= latest_ms).fill_null(value=False)
+            sure &= bounds.contain(columns[self._schema.event_time]).fill_null(value=False)
         return pl.DataFrame(columns), sure

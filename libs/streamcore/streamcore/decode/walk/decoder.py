@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamcore.decode.assembly import physical_schema
-from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, TimeBounds
 from streamcore.decode.walk.arrays import Bools
 from streamcore.decode.walk.tree import Int64s
 from streamcore.decode.walk.values import FieldWalk, WalkedFields
@@ -58,15 +58,15 @@ class RecordColumns:
     """Makes the columns of the records of one stream out of their walked fields."""
 
     def __init__(self, schema: StreamSchema, limits: DecodeLimits) -> None:
-        self._max_future_ms = limits.max_future_ms
+        self._limits = limits
         self._event_time = schema.names.index(schema.event_time) if schema.event_time else None
         self._columns = physical_schema(schema)
 
     def finish(self, walked: WalkedFields, clock_ms: int, fields: Collection[str] | None) -> WalkedRecords:
-        """Return the columns of the records that are sure, and not too far ahead of the clock of the cut."""
+        """Return the columns of the records that are sure, and whose times the cut accepts."""
         sure = walked.sure
         if self._event_time is not None:
-            sure &= walked.values[self._event_time] <= clock_ms + self._max_future_ms
+            sure &= TimeBounds.of(self._limits, clock_ms).contain(walked.values[self._event_time])
         rows = None if sure.all() else np.flatnonzero(sure)
         wanted = [n for n, one in enumerate(self._columns) if fields is None or one.name in fields]
         schema = pa.schema([self._columns.field(n) for n in wanted])

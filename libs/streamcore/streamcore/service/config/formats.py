@@ -69,6 +69,52 @@ class AccessLogDocument(Document):
         return AccessLog(LogLayout(self.layout), self.request_time)
 
 
+class SyslogDocument(Document):
+    """Each record is one line of syslog, of RFC 3164 or RFC 5424."""
+
+    kind: Annotated[Literal["syslog"], Field(description="Name of the format.")]
+
+    def to_format(self) -> InputFormat:
+        """Return the format."""
+        from streamcore.decode.formats import Syslog
+
+        return Syslog()
+
+
+class LogfmtDocument(Document):
+    """Each record is one line of pairs, key=value."""
+
+    kind: Annotated[Literal["logfmt"], Field(description="Name of the format.")]
+
+    def to_format(self) -> InputFormat:
+        """Return the format."""
+        from streamcore.decode.formats import Logfmt
+
+        return Logfmt()
+
+
+class PatternDocument(Document):
+    """Each record is one line in a pattern of named parts, as in Grok."""
+
+    kind: Annotated[Literal["pattern"], Field(description="Name of the format.")]
+    pattern: Annotated[
+        str,
+        Field(description="A regular expression of the whole line, in which %{NAME:column} is a column, such as "
+              "%{IPORHOST:client} %{WORD:method} %{NUMBER:seconds}."),
+    ]  # fmt: skip
+    patterns: Annotated[
+        dict[str, str],
+        Field(default_factory=dict, description="Regular expressions that %{NAME} stands for, beside the known ones."),
+    ]
+    null_values: Annotated[tuple[str, ...], Field(description="Texts of a part that stand for NULL.")] = ()
+
+    def to_format(self) -> InputFormat:
+        """Return the format."""
+        from streamcore.decode.formats import TextPattern
+
+        return TextPattern(self.pattern, self.patterns, self.null_values)
+
+
 class AvroDocument(Document):
     """Each record is one Avro record.
 
@@ -137,7 +183,15 @@ _SCHEMA_SETTING = {"container": None, "bare": "schema_file", "single-object": "s
 
 #: The setting ``format`` of a stream.
 FormatDocument = Annotated[
-    JsonDocument | CsvDocument | AccessLogDocument | AvroDocument | RegistryDocument, Field(discriminator="kind")
+    JsonDocument
+    | CsvDocument
+    | AccessLogDocument
+    | SyslogDocument
+    | LogfmtDocument
+    | PatternDocument
+    | AvroDocument
+    | RegistryDocument,
+    Field(discriminator="kind"),
 ]
 
 

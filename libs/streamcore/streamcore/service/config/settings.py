@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -153,6 +154,14 @@ class ServiceSettings(Document):
         Positive,
         Field(description="Milliseconds by which an event's time may be ahead of the clock; others are rejected."),
     ] = 300_000
+    min_event_time: Annotated[
+        datetime.date | None,
+        Field(
+            description="The earliest day (UTC) of an event that is plausible, such as 1990-01-01; earlier events are "
+            "dead letters. Without it those are whose time is a number of ten digits in a wrong unit: seconds that are "
+            "read as milliseconds."
+        ),
+    ] = None
     max_event_ids: Annotated[
         Positive,
         Field(
@@ -283,4 +292,9 @@ class ServiceSettings(Document):
             control_records_per_cut=self.control_records_per_cut,
             max_event_ids=self.max_event_ids,
             max_record_values=self.max_record_values,
+            min_event_ms=_epoch_ms(self.min_event_time),
         )
+
+
+def _epoch_ms(day: datetime.date | None) -> int | None:
+    return None if day is None else (day - datetime.date(1970, 1, 1)).days * 86_400_000
