@@ -23,13 +23,16 @@ _ID_KINDS = (Kind.STRING, Kind.LONG, Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
 def read_model(settings: EtlDocument, problems: Problems) -> dict[str, Field]:
-    """Return the fields of the clean model, by name."""
+    """Return the fields of the clean model, by name. A field of a wrong type is text, and ``problems.unclear``."""
     model: dict[str, Field] = {}
     for name, text in settings.model.items():
+        bare = text.strip()
+        nullable = not bare.endswith(_NOT_NULL)
         with problems.at(f"model.{name}"):
-            bare = text.strip()
-            nullable = not bare.endswith(_NOT_NULL)
             model[name] = Field(name, Type.parse(bare if nullable else bare.removesuffix(_NOT_NULL)), nullable)
+        if name not in model:
+            model[name] = Field(name, STRING, nullable=True)
+            problems.unclear.add(name)
     return model
 
 
@@ -40,6 +43,8 @@ def read_lists(settings: EtlDocument, problems: Problems) -> dict[str, ListType]
         with problems.at(f"lists.{name}"):
             value = None if declared.value is None else Type.parse(declared.value)
             lists[name] = ListType(name, Type.parse(declared.of), value)
+        if name not in lists:
+            problems.unclear.add(name)
     return lists
 
 

@@ -1,0 +1,116 @@
+"""Finds everything that is wrong in a stream file at once, and what can be used of it all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any  # a document is made of anything
+
+from rulecore.documents.yaml_reader import PathKey
+from streamcore.errors import ConfigError
+from streamcore.schema import StreamSchema
+
+_TIME = "time_of_check"
+#: A stream file without faults.
+_SOUND = {"name": "s", "fields": {_TIME: "timestamp not null"}, "event_time": _TIME, "keys": [[]]}
+_OPTIONAL = ("version", "zone", "envelope", "when", "event_id", "deduplicate")
+_NAMES = ("name", "fields", "event_time", "keys", *_OPTIONAL)
+
+
+@dataclass
+class StreamFaults:
+    """``faults``: path and message of each; ``unusable``: the fields that are wrong; ``schema``: of the rest, if any."""
+
+    faults: list[tuple[PathKey, str]] = field(default_factory=list)
+    unusable: set[str] = field(default_factory=set)
+    schema: StreamSchema | None = None
+
+
+def find_stream_faults(document: Mapping[str, Any]) -> StreamFaults:
+    """Check each entry of a stream file beside entries that are right."""
+    found = StreamFaults()
+    _check_names(document, found)
+    fields = document.get("fields")
+    if not isinstance(fields, dict) or not fields:
+        found.faults.append((("fields",), "needs a mapping of names to types, such as id: string not null"))
+        return found
+    envelope = document.get("envelope")
+    whole = {} if envelope is None or _reason({**_SOUND, "envelope": envelope}) else {"envelope": envelope}
+    for name, text in fields.items():
+        alone = {**whole, "name": "s", "fields": {_TIME: "timestamp not null", name: text}, "event_time": _TIME, "keys": [[]]}
+        if reason := _reason(alone):
+            found.unusable.add(str(name))
+            found.faults.append((("fields", str(name)), reason))
+    usable = {name: text for name, text in fields.items() if str(name) not in found.unusable}
+    base = _with_time({**document, **whole}, usable, found, whole)
+    for number, key in enumerate(base.pop("_keys")):
+        if not _is_unusable(key, found) and (reason := _reason(base | {"keys": [key]})):
+            found.faults.append((("keys", number), reason))
+        elif not _is_unusable(key, found):
+            base["keys"] = [*base["keys"], key]
+    base["keys"] = base["keys"] or [[]]
+    for name in _OPTIONAL:
+        if document.get(name) is None or document[name] in found.unusable:
+            continue
+        if reason := _reason(base | {name: document[name]}):
+            found.faults.append(((name,), reason))
+        else:
+            base[name] = document[name]
+    if reason := _reason(base):
+        found.faults.append(((), reason))
+    else:
+        found.schema = StreamSchema.parse(base)
+    return found
+
+
+def _check_names(document: Mapping[str, Any], found: StreamFaults) -> None:
+    from streamcore.settings import similar_name
+
+    for name in document:
+        if name not in _NAMES:
+            found.faults.append(((str(name),), f"unknown entry{similar_name(str(name), _NAMES)}"))
+    for name in ("name", "event_time", "keys"):
+        if document.get(name) is None:
+            found.faults.append(((name,), "is missing"))
+    if document.get("name") is not None and (reason := _reason({**_SOUND, "name": document["name"]})):
+        found.faults.append((("name",), reason))
+    if document.get("keys") is not None and not (isinstance(document["keys"], list) and document["keys"]):
+        found.faults.append((("keys",), "needs a list of keys, each a list of field names, such as [[id]]"))
+
+
+def _with_time(
+    document: Mapping[str, Any], usable: Mapping[str, Any], found: StreamFaults, whole: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a document that is right: the usable fields and an event time. ``_keys``: the keys to check."""
+    time, keys = document.get("event_time"), document.get("keys")
+    name = "stream" if any(path == ("name",) for path, _ in found.faults) else document.get("name")
+    base: dict[str, Any] = {**whole, "name": name, "fields": dict(usable), "event_time": time}
+    if reason := _reason(base):
+        if time is not None and time not in found.unusable:
+            found.faults.append((("event_time",), reason))
+        others = [each for each in usable if not _reason(base | {"event_time": each})]
+        if not others:
+            base["fields"][_TIME] = "timestamp not null"
+        base["event_time"] = others[0] if others else _TIME
+    return {**base, "keys": [], "_keys": keys if isinstance(keys, list) else []}
+
+
+def _is_unusable(key: object, found: StreamFaults) -> bool:
+    return any(str(name) in found.unusable for name in _members(key))
+
+
+def _members(key: object) -> Iterator[object]:
+    yield from key if isinstance(key, list) else [key]
+
+
+def _reason(document: Mapping[str, Any]) -> str:
+    """Return why a stream file with these entries cannot be used, without the name of the stream."""
+    keys = document.get("keys") or [[]]
+    try:
+        StreamSchema.parse({**document, "keys": keys})
+    except ConfigError as error:
+        text = str(error)
+        for prefix in (f"stream {document.get('name')}: ", "stream: "):
+            text = text.removeprefix(prefix)
+        return text
+    return ""
