@@ -26,11 +26,13 @@ def _find_faults(
     document: EtlDocument, sources: Sequence[Source | None], unclear: Collection[str]
 ) -> Sequence[DocumentFault]:
     """Return what is wrong with names and expressions."""
+    from headgate_etl.mapping_tests import check_tests
     from headgate_etl.plan import find_plan
     from headgate_etl.problems import Problems
 
     problems = Problems(unclear={*unclear})
     find_plan(document, problems, sources)
+    check_tests(document, problems)
     return problems.faults
 
 
