@@ -43,7 +43,7 @@ def render_result(result: TrialResult, shown: int) -> Iterator[str]:
         if count > shown:
             yield f"    ... and {count - shown:,} more (--rows)"
     rows_in_all = sum(map(len, result.rows.values()))
-    more = "".join(f", {count:,} {word}" for word, count in result.counted.items())
+    more = "".join(f", {word}: {count:,}" for word, count in result.counted.items())
     yield (
         f"{_counted(result.records, 'record')}: {_counted(rows_in_all, 'row')}, "
         f"{_counted(len(result.letters), 'dead letter')}{more}"
