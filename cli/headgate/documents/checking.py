@@ -30,6 +30,7 @@ from rulecore.documents.yaml_reader import (
     read_yaml,
 )
 from streamcore.app import Source
+from streamcore.arguments import check_app_name
 from streamcore.errors import ConfigError, StreamError
 from streamcore.service.config.documents import StreamDocument, with_files_of
 from streamcore.settings import unknown_entry
@@ -40,11 +41,14 @@ if TYPE_CHECKING:
 
 _LIMITS = LoadLimits(depth=64)
 _ROUNDS = 60
+#: Mappings whose entries have names that the author chose, and that expressions use.
+_DECLARING = frozenset({"model", "map", "derive", "lists"})
 _START = SourceLocation(1, 1)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
+_QUOTED = re.compile(r"'([^']*)'")
 _ENTRY = re.compile(r"([a-z_][a-z0-9_]*(?:\.[a-z0-9_-]+)*)(?:: | (?=\()| needs )")
 #: Stand-ins for entries that are missing, so that the rest can be checked; then a text, then a number.
-_STAND_INS: Mapping[str, object] = {"kafka": {"bootstrap": "127.0.0.1:1"}, "routes": [{"name": "rows"}]}
+_STAND_INS: Mapping[str, object] = {"kafka": {"bootstrap": "127.0.0.1:1"}, "bootstrap": "127.0.0.1:1", "routes": [{"name": "rows"}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,19 @@ class _Opened:
 
     def problem(self, path: PathKey, message: str, place: SourceLocation | None = None, detail: str = "") -> Problem:
         """Return a problem of an entry."""
+        path = self._named_item(path, message)
         known = self.places.known_prefix(path)
         is_scalar = not isinstance(_value_at(self.value, known), dict | list)
         is_value = is_scalar and known == path and not message.startswith("unknown entry")
         found = place or (self.places.place(path) if is_value else self.places.name_place(path))
         return Problem(str(self.file), found, dotted_path(path), message, None, detail)
+
+    def _named_item(self, path: PathKey, message: str) -> PathKey:
+        """Return the path of the item of a list that a problem is about: the path or the message names it."""
+        known = self.places.known_prefix(path)
+        value, quoted = _value_at(self.value, known), _QUOTED.match(message)
+        name = path[-1] if len(path) == len(known) + 1 else quoted[1] if quoted is not None and path == known else None
+        return (*known, value.index(name)) if isinstance(value, list) and name in value else path
 
 
 def _open(file: Path) -> _Opened | Problem:
@@ -126,6 +138,8 @@ class _Check:
             ordered = [source for _, source in sources]
             for fault in self.service.find_faults(settings, ordered, unclear | repaired.names()):
                 path = tuple(int(part) if part.isdigit() else part for part in fault.path.split("."))
+                if path[-1:] == ("schema_file",) or repaired.explains(path):  # the file itself was checked
+                    continue
                 self._add_fault(repaired.original(path), fault.message, fault.hint, (fault.line, fault.column))
         elif not self.problems:
             self._build(repaired)
@@ -201,7 +215,11 @@ class _Check:
                 return
 
     def _check_machine(self, settings: Any) -> None:
-        """Warn of what is missing on this machine."""
+        """Warn of what is missing on this machine, and check the name of the app, which is that of its topics."""
+        try:
+            check_app_name(settings.app)
+        except ConfigError as error:
+            self.problems.append(self.opened.problem(("app",), str(error)))
         jars = getattr(settings, "jars", None)
         if jars is not None and not any(Path(jars).glob("*.jar")):
             self.warnings.append(self.opened.problem(("jars",), missing_jars(jars)))
@@ -247,8 +265,14 @@ class RepairedDocument:
         return self.left_out | {*self.stand_ins}
 
     def names(self) -> set[str]:
-        """Return the names of changed entries: what is said of them is a consequence."""
-        return {part for path in self.changed if len(path) > 1 and isinstance(part := path[-1], str)}
+        """Return the names of fields and lists whose entries are changed: what is said of them is a consequence."""
+        return {str(path[-1]) for path in self.changed if len(path) > 1 and path[-2] in _DECLARING}
+
+    def explains(self, path: PathKey) -> bool:
+        """Whether a fault there is a consequence of a changed entry: one inside it; of a test, the name of a route."""
+        if path[:1] == ("tests",) and any(p[0] == "routes" and p[-1] == "name" for p in self.changed):
+            return True
+        return any(len(path) < len(changed) and changed[: len(path)] == path for changed in self.changed)
 
     def build(self) -> dict[str, Any]:
         """Return the repaired document."""
@@ -316,7 +340,7 @@ class RepairedDocument:
         changed = False
         found = error.errors(include_url=False, include_input=False)
         for details in found:
-            loc = details["loc"]
+            loc = tuple(part for part in details["loc"] if part != "[key]")  # the name of an entry is wrong
             # pydantic leaves out the items that are at fault, and then reports that there are too few.
             if details["type"] == "too_short" and any(d is not details and d["loc"][: len(loc)] == loc for d in found):
                 continue
@@ -389,4 +413,5 @@ def _description(model: Any, path: Sequence[int | str]) -> str:
 
     fields = find_fields(model, path)
     text = next((found.description for found in fields if found.description), "")
-    return text[:1].lower() + text[1:].rstrip(".").replace("\n", " ")
+    first = text[:1] if text[1:2].isupper() else text[:1].lower()  # an abbreviation stays one
+    return first + text[1:].rstrip(".").replace("\n", " ")

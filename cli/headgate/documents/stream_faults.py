@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any  # a document is made of anything
 
@@ -37,30 +37,45 @@ def find_stream_faults(document: Mapping[str, Any]) -> StreamFaults:
     envelope = document.get("envelope")
     whole = {} if envelope is None or _reason({**_SOUND, "envelope": envelope}) else {"envelope": envelope}
     for name, text in fields.items():
-        alone = {**whole, "name": "s", "fields": {_TIME: "timestamp not null", name: text}, "event_time": _TIME, "keys": [[]]}
-        if reason := _reason(alone):
+        if reason := _reason({**whole, **_field_alone(str(name), text)}):
             found.unusable.add(str(name))
             found.faults.append((("fields", str(name)), reason))
-    usable = {name: text for name, text in fields.items() if str(name) not in found.unusable}
+    # A field of a wrong type is text, so that what names it can be checked; a field of a wrong name is left out.
+    as_text = {name: "string" for name in fields if not _reason(_field_alone(str(name), "string"))}
+    usable = {n: as_text.get(n, "") if str(n) in found.unusable else text for n, text in fields.items()}
+    usable = {name: text for name, text in usable.items() if text}
     base = _with_time({**document, **whole}, usable, found, whole)
-    for number, key in enumerate(base.pop("_keys")):
-        if not _is_unusable(key, found) and (reason := _reason(base | {"keys": [key]})):
+    for number, written in enumerate(base.pop("_keys")):
+        names = written if isinstance(written, list) else [written]
+        key = [name for name in names if name in usable or str(name) not in found.unusable]
+        if reason := _reason(base | {"keys": [key]}):
             found.faults.append((("keys", number), reason))
-        elif not _is_unusable(key, found):
+        else:
             base["keys"] = [*base["keys"], key]
     base["keys"] = base["keys"] or [[]]
     for name in _OPTIONAL:
         if document.get(name) is None or document[name] in found.unusable:
             continue
-        if reason := _reason(base | {name: document[name]}):
-            found.faults.append(((name,), reason))
+        one = {name: document[name]}
+        if name == "deduplicate" and document.get("event_id") is not None and "event_id" not in base:
+            reason = _reason({**_field_alone("id", "string not null"), "event_id": "id", **one})
         else:
-            base[name] = document[name]
+            reason = _reason(base | one)
+        if reason:
+            found.faults.append(((name,), reason))
+        elif name != "deduplicate" or "event_id" in base:
+            base |= one
     if reason := _reason(base):
         found.faults.append(((), reason))
     else:
         found.schema = StreamSchema.parse(base)
     return found
+
+
+def _field_alone(name: str, text: object) -> dict[str, Any]:
+    """Return a stream file that is right but perhaps for one field."""
+    fields = {_TIME: "timestamp not null", name: text}
+    return {"name": "s", "fields": fields, "event_time": _TIME, "keys": [[]]}
 
 
 def _check_names(document: Mapping[str, Any], found: StreamFaults) -> None:
@@ -93,14 +108,6 @@ def _with_time(
             base["fields"][_TIME] = "timestamp not null"
         base["event_time"] = others[0] if others else _TIME
     return {**base, "keys": [], "_keys": keys if isinstance(keys, list) else []}
-
-
-def _is_unusable(key: object, found: StreamFaults) -> bool:
-    return any(str(name) in found.unusable for name in _members(key))
-
-
-def _members(key: object) -> Iterator[object]:
-    yield from key if isinstance(key, list) else [key]
 
 
 def _reason(document: Mapping[str, Any]) -> str:

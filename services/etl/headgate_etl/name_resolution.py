@@ -40,10 +40,12 @@ def read_lists(settings: EtlDocument, problems: Problems) -> dict[str, ListType]
     """Return the types of the declared lists, by name."""
     lists: dict[str, ListType] = {}
     for name, declared in settings.lists.items():
-        with problems.at(f"lists.{name}"):
+        value = None
+        with problems.at(f"lists.{name}.value"):
             value = None if declared.value is None else Type.parse(declared.value)
+        with problems.at(f"lists.{name}.of"):
             lists[name] = ListType(name, Type.parse(declared.of), value)
-        if name not in lists:
+        if name not in lists or (value is None and declared.value is not None):
             problems.unclear.add(name)
     return lists
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rulecore.errors import ExpressionError
+from rulecore.language import Scope, parse
 from streamcore.errors import ConfigError
 from streamcore.service.config.faults import DocumentFault
 
@@ -33,7 +34,8 @@ class Problems:
 
     def add(self, path: str, message: str) -> None:
         """Add a problem. ``path``: the entry of the document, such as ``inputs.0.map.price``."""
-        if path.rpartition(".")[2] not in self.unclear:
+        before, _, name = path.rpartition(".")
+        if not before or name not in self.unclear:
             self.faults.append(DocumentFault(path, message))
 
     @contextmanager
@@ -46,15 +48,29 @@ class Problems:
                 fault = DocumentFault(path, error.message, error.hint, error.line, error.column, error.render())
                 self.faults.append(fault)
         except ConfigError as error:
-            self.add(path, str(error))
+            if path.startswith(("model.", "lists.")):  # a declaration, which is no consequence
+                self.faults.append(DocumentFault(path, str(error)))
+            else:
+                self.add(path, str(error))
 
     def _is_consequence(self, path: str, error: ExpressionError) -> bool:
         """Whether the error may have its cause in the declaration of a field that is wrong."""
         if (unknown := _UNKNOWN.match(error.message)) is not None:
             return unknown[1] in self.unclear
+        if _needs_no_types(error):
+            return False
         return path.rpartition(".")[2] in self.unclear or bool(self.unclear.intersection(_NAME.findall(error.text)))
 
     def raise_if_any(self) -> None:
         """Raise ``ConfigError`` with all problems, if there are any."""
         if self.faults:
             raise ConfigError("\n".join(self.lines))
+
+
+def _needs_no_types(error: ExpressionError) -> bool:
+    """Whether the error is there without any columns, too, as that of a bracket that is not closed."""
+    try:
+        parse(error.text, Scope({}), expect=None)
+    except ExpressionError as again:
+        return (again.message, again.start) == (error.message, error.start)
+    return False
