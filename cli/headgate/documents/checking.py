@@ -48,7 +48,11 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 _QUOTED = re.compile(r"'([^']*)'")
 _ENTRY = re.compile(r"([a-z_][a-z0-9_]*(?:\.[a-z0-9_-]+)*)(?:: | (?=\()| needs )")
 #: Stand-ins for entries that are missing, so that the rest can be checked; then a text, then a number.
-_STAND_INS: Mapping[str, object] = {"kafka": {"bootstrap": "127.0.0.1:1"}, "bootstrap": "127.0.0.1:1", "routes": [{"name": "rows"}]}
+_STAND_INS: Mapping[str, object] = {
+    "kafka": {"bootstrap": "127.0.0.1:1"},
+    "bootstrap": "127.0.0.1:1",
+    "routes": [{"name": "rows"}],
+}
 
 
 @dataclass(frozen=True, slots=True)

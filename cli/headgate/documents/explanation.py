@@ -109,7 +109,9 @@ def explain_record(document: OpenedDocument, given: TrialInput, number: int) -> 
     found.letters = [letter for letter in result.letters if letter.place == record.place]
     watcher.finish(found.letters)
     if not found.stages and not found.letters:
-        found.stages.append(ExplainedStage("stream", (), ("the record is an event of no stream (when), or a tombstone",)))
+        found.stages.append(
+            ExplainedStage("stream", (), ("the record is an event of no stream (when), or a tombstone",))
+        )
     return found
 
 

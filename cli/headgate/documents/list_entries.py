@@ -23,7 +23,9 @@ def read_lists(files: Mapping[str, Path], document: Mapping[str, Any]) -> list[t
 
     ``InputError`` for a list that the settings do not have, or a file that has no entries.
     """
-    return [record for name, file in files.items() for record in to_records(name, _read(file), document, f"--list {name}")]
+    return [
+        record for name, file in files.items() for record in to_records(name, _read(file), document, f"--list {name}")
+    ]
 
 
 def _read(file: Path) -> object:

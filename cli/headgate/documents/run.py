@@ -85,7 +85,9 @@ def run_document(service: str, file: Path, options: RunOptions) -> None:
     from headgate.programs.local_run import LocalOptions, LocalRun
 
     local = f"{HOST}:{DEFAULT_PORT}"
-    loaded = load_document(service, file, [*options.entries, *([f"kafka.bootstrap='{local}'"] if options.local else [])])
+    loaded = load_document(
+        service, file, [*options.entries, *([f"kafka.bootstrap='{local}'"] if options.local else [])]
+    )
     bootstrap = loaded.settings.kafka.bootstrap
     is_broker = bootstrap in {f"{host}:{DEFAULT_PORT}" for host in _LOCAL}
     on_this_machine = all(each.rpartition(":")[0] in _LOCAL for each in bootstrap.split(","))

@@ -88,7 +88,9 @@ def run_trial(app: App, given: TrialInput) -> TrialResult:
     ended = {source_partitions(record.source)[record.partition] for record in raw} if given.ends else set()
     output += running.cut_at([], CutClock.at(clock_ms + _LATER_MS), ended=ended)
     _raise_rejected(output)
-    lanes = {lane: list[Row]() for lane in (*app.lanes, *sorted(app.tables)) if lane not in (DEAD_LETTERS, STATUS, LATE)}
+    lanes = {
+        lane: list[Row]() for lane in (*app.lanes, *sorted(app.tables)) if lane not in (DEAD_LETTERS, STATUS, LATE)
+    }
     letters = []
     for record in output:
         if record.lane == DEAD_LETTERS:

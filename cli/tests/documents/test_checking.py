@@ -219,7 +219,10 @@ _FREE = {"model", "derive", "rules", "tests", "fields", "by_type"}
 
 
 def _wrong_mappings(path: Sequence[str], line: str, name: str | None, value: str | None) -> Iterator[str]:
-    top, is_expression = path[0], bool(value) and (path[0] in ("derive", "rules") or "map" in path[:-1] or name == "when")
+    top, is_expression = (
+        path[0],
+        bool(value) and (path[0] in ("derive", "rules") or "map" in path[:-1] or name == "when"),
+    )
     if is_expression and value is not None:
         start = line[: len(line) - len(value)]
         yield f"{start}nowhere + {value}" if name == "pieces" else f"{start}nowhere({value})"
@@ -361,7 +364,9 @@ def test_a_folder_without_jars_is_a_warning_to_check_and_one_sentence_of_the_ser
 
 
 @pytest.mark.parametrize(
-    "file", [*sorted((ROOT / "examples/events/etl").glob("*.yaml")), ROOT / "services/etl/example.yaml"], ids=lambda f: f.stem
+    "file",
+    [*sorted((ROOT / "examples/events/etl").glob("*.yaml")), ROOT / "services/etl/example.yaml"],
+    ids=lambda f: f.stem,
 )
 def test_the_documents_of_the_examples_have_no_mistakes(file: Path) -> None:
     assert check_document(find_service("etl"), file).problems == ()

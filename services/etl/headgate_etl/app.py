@@ -47,7 +47,9 @@ def _build(settings: EtlSettings, in_files: tuple[Source, ...], published: Seque
 
 def create_runner(settings: EtlSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its sinks."""
-    from streamcore.service.build_runner import build_runner  # loads Spark, which an app that is only built does not need
+    from streamcore.service.build_runner import (
+        build_runner,
+    )  # loads Spark, which an app that is only built does not need
 
     sinks = [*sink_factories(settings, build_topology(settings).table_columns)]
     return build_runner(build_app(settings), settings, runtime, listeners, sinks)

@@ -74,9 +74,7 @@ def build_plan(settings: EtlDocument, sources: Sequence[Source] | None = None) -
     return plan
 
 
-def find_plan(
-    settings: EtlDocument, problems: Problems, sources: Sequence[Source | None] | None = None
-) -> EtlPlan:
+def find_plan(settings: EtlDocument, problems: Problems, sources: Sequence[Source | None] | None = None) -> EtlPlan:
     """Return the plan of the document, without what ``problems`` gets: everything that is wrong, in one go.
 
     ``sources``: as for ``build_plan``; an input without one has that of its file.

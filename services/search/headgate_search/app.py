@@ -91,7 +91,9 @@ def _build_with(settings: SearchSettings, documents: StreamDocuments) -> App:
 
 def create_runner(settings: SearchSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its OpenSearch sink."""
-    from streamcore.service.build_runner import build_runner  # loads Spark, which an app that is only built does not need
+    from streamcore.service.build_runner import (
+        build_runner,
+    )  # loads Spark, which an app that is only built does not need
 
     topology = build_topology(settings)
     sinks = [sink_factory(settings.opensearch, topology.table_columns)]

@@ -92,7 +92,9 @@ def _build_with(settings: SessionsSettings, documents: StreamDocuments) -> App:
 
 def create_runner(settings: SessionsSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its sinks."""
-    from streamcore.service.build_runner import build_runner  # loads Spark, which an app that is only built does not need
+    from streamcore.service.build_runner import (
+        build_runner,
+    )  # loads Spark, which an app that is only built does not need
 
     topology = build_topology(settings)
     sinks = [sink_factory(settings.postgres, topology.table_columns)] if settings.postgres else []

@@ -28,7 +28,11 @@ def _command(service: str) -> click.Command:
     options = [
         click.argument("file", type=FILE),
         click.option(
-            "--set", "entries", multiple=True, metavar="ENTRY=VALUE", help="An entry instead of that of FILE. Repeatable."
+            "--set",
+            "entries",
+            multiple=True,
+            metavar="ENTRY=VALUE",
+            help="An entry instead of that of FILE. Repeatable.",
         ),
         click.option("--local", is_flag=True, help="Use the local broker, whatever Kafka FILE names."),
         click.option(

@@ -100,9 +100,7 @@ class YamlDocument:
         known = self.known_prefix(path)
         return self.names.get(known, self.places[known])
 
-    def expression_place(
-        self, path: Sequence[str | int], line: int, column: int
-    ) -> SourceLocation:
+    def expression_place(self, path: Sequence[str | int], line: int, column: int) -> SourceLocation:
         """Return the place in the file of a place in an expression: exact on one line, else the line or the entry."""
         start = self.place(path)
         if self.known_prefix(path) in self.blocks:

@@ -92,7 +92,9 @@ class InProcessApp:
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
             batches = _batches(self.app, records[task::tasks])
-            blocks += Ingest(self.app).process(batches, clock, partitions, ended if task == 0 else (), self.schemas, projection)
+            blocks += Ingest(self.app).process(
+                batches, clock, partitions, ended if task == 0 else (), self.schemas, projection
+            )
         self._advance_offsets(records)
         output = [record for output in self.run(blocks) for record in output.all_records()]
         last = [output for output in self.outputs if output.stage + 1 == len(self.app.stages)]
