@@ -77,14 +77,12 @@ def _records(app: App, records: Sequence[Any]) -> dict[str, list[SampleRecord]]:
     names = [source.schema.name for source in app.sources]
     found: dict[str, list[SampleRecord]] = {}
     for number, record in enumerate(records, 1):
-        name = names[0] if len(names) == 1 else None
-        if isinstance(record, dict) and _STREAM in record:
-            name, record = record[_STREAM], {key: value for key, value in record.items() if key != _STREAM}
+        named = dict(record) if isinstance(record, dict) else {}
+        name = named.pop(_STREAM, names[0] if len(names) == 1 else None)
         if name not in names:
             raise InputError(f"record {number}: {_STREAM}: name its input, {' or '.join(names)}")
-        if isinstance(record, dict) and [*record] == [_TEXT]:
-            record = record[_TEXT]
-        value = record.encode() if isinstance(record, str) else orjson.dumps(record, default=str)
+        content = named[_TEXT] if [*named] == [_TEXT] else named if isinstance(record, dict) else record
+        value = content.encode() if isinstance(content, str) else orjson.dumps(content, default=str)
         found.setdefault(str(name), []).append(SampleRecord(str(number), StreamRecord(value)))
     return found
 

@@ -19,7 +19,7 @@ _NAMES = ("name", "fields", "event_time", "keys", *_OPTIONAL)
 
 @dataclass
 class StreamFaults:
-    """``faults``: path and message of each; ``unusable``: the fields that are wrong; ``schema``: of the rest, if any."""
+    """``faults``: path and message of each; ``unusable``: the fields that are wrong; ``schema``: of the rest."""
 
     faults: list[tuple[PathKey, str]] = field(default_factory=list)
     unusable: set[str] = field(default_factory=set)
@@ -45,6 +45,17 @@ def find_stream_faults(document: Mapping[str, Any]) -> StreamFaults:
     usable = {n: as_text.get(n, "") if str(n) in found.unusable else text for n, text in fields.items()}
     usable = {name: text for name, text in usable.items() if text}
     base = _with_time({**document, **whole}, usable, found, whole)
+    _check_keys(base, usable, found)
+    _check_optional(base, document, found)
+    if reason := _reason(base):
+        found.faults.append(((), reason))
+    else:
+        found.schema = StreamSchema.parse(base)
+    return found
+
+
+def _check_keys(base: dict[str, Any], usable: Mapping[str, Any], found: StreamFaults) -> None:
+    """Add the keys that are right to ``base``; a key is checked without the fields that are wrong."""
     for number, written in enumerate(base.pop("_keys")):
         names = written if isinstance(written, list) else [written]
         key = [name for name in names if name in usable or str(name) not in found.unusable]
@@ -53,6 +64,10 @@ def find_stream_faults(document: Mapping[str, Any]) -> StreamFaults:
         else:
             base["keys"] = [*base["keys"], key]
     base["keys"] = base["keys"] or [[]]
+
+
+def _check_optional(base: dict[str, Any], document: Mapping[str, Any], found: StreamFaults) -> None:
+    """Add the other entries that are right to ``base``."""
     for name in _OPTIONAL:
         if document.get(name) is None or document[name] in found.unusable:
             continue
@@ -64,12 +79,7 @@ def find_stream_faults(document: Mapping[str, Any]) -> StreamFaults:
         if reason:
             found.faults.append(((name,), reason))
         elif name != "deduplicate" or "event_id" in base:
-            base |= one
-    if reason := _reason(base):
-        found.faults.append(((), reason))
-    else:
-        found.schema = StreamSchema.parse(base)
-    return found
+            base.update(one)
 
 
 def _field_alone(name: str, text: object) -> dict[str, Any]:

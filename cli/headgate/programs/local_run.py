@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import closing
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self  # a settings document is made of anything
@@ -252,6 +252,6 @@ def raise_missing_topics(kafka: KafkaSettings, topics: Sequence[str]) -> None:
     existing = describe(kafka, topics)
     if missing := [topic for topic in topics if topic not in existing]:
         raise InputError(
-            f"topic {', '.join(missing)}: does not exist at {kafka.bootstrap}; correct the name in the settings, create "
-            "it (headgate topics create), or add --create-topics"
+            f"topic {', '.join(missing)}: does not exist at {kafka.bootstrap}; correct the name in the settings, "
+            "create it (headgate topics create), or add --create-topics"
         )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate.console.output import Output, emit, output_option
 from headgate.documents.commands.options import FILE, enrichment_options, sample_options
+
+if TYPE_CHECKING:
+    from headgate.documents.samples import SampleOptions
 
 
 @click.command(name="explain", short_help="Show which stage made which column of one record.")
@@ -19,9 +23,7 @@ from headgate.documents.commands.options import FILE, enrichment_options, sample
 @output_option
 def etl(
     file: Path,
-    samples: Sequence[str],
-    topics: Sequence[str],
-    limit: int,
+    sample: SampleOptions,
     record: int,
     lists: Mapping[str, Path],
     lookup: Path | None,
@@ -36,11 +38,11 @@ def etl(
     from headgate.documents.list_entries import read_lists
     from headgate.documents.lookup_answers import read_answers
     from headgate.documents.opened import opened
-    from headgate.documents.samples import SampleOptions, read_samples
+    from headgate.documents.samples import read_samples
     from headgate.documents.trial import TrialInput
 
     with opened("etl", file, None if lookup is None else read_answers(lookup)) as document:
-        records = read_samples(document.app, SampleOptions(samples, topics, limit), document.settings.kafka)
+        records = read_samples(document.app, sample, document.settings.kafka)
         given = TrialInput(records, read_lists(lists, document.document))
         found = explain_record(document, given, record)
     emit(output, found.json(), "\n".join(found.lines()))

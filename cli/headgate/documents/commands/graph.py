@@ -23,7 +23,7 @@ def etl(file: Path, to: Path | None) -> None:
     from headgate.documents.services import find_service
     from headgate.errors import InputError
 
-    picture = draw_document(find_service("etl").load_settings(file))  # type: ignore[arg-type]
+    picture = draw_document(find_service("etl").load_settings(file))
     if to is None:
         click.echo(picture, nl=False)
         return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
+R = TypeVar("R")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
@@ -19,8 +21,15 @@ def _lists(_context: click.Context, _parameter: click.Parameter, values: Sequenc
     return {name: Path(file) for name, _, file in (value.partition("=") for value in values)}
 
 
-def sample_options(command: _Command) -> _Command:
-    """Add ``--sample``, ``--topic`` and ``--limit`` to a command."""
+def sample_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--sample``, ``--topic`` and ``--limit`` to a command, as its parameter ``sample``."""
+
+    @wraps(command)
+    def with_sample(*arguments: object, samples: Sequence[str], topics: Sequence[str], limit: int, **more: object) -> R:
+        from headgate.documents.samples import SampleOptions
+
+        return command(*arguments, sample=SampleOptions(samples, topics, limit), **more)
+
     options = [
         click.option(
             "--sample",
@@ -40,7 +49,7 @@ def sample_options(command: _Command) -> _Command:
             "--limit", type=click.IntRange(1), default=1_000, show_default=True, help="Most records of each input."
         ),
     ]
-    return _add(command, options)
+    return _add(with_sample, options)
 
 
 def enrichment_options(command: _Command) -> _Command:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.documents.commands.options import FILE, enrichment_options, sample_options
+
+if TYPE_CHECKING:
+    from headgate.documents.samples import SampleOptions
 
 _WHAT = {
     "etl": "the rows of each route",
@@ -20,9 +24,7 @@ _WHAT = {
 def _command(service: str) -> click.Command:
     def run(
         file: Path,
-        samples: Sequence[str],
-        topics: Sequence[str],
-        limit: int,
+        sample: SampleOptions,
         rows: int,
         output: Output,
         lists: Mapping[str, Path] | None = None,
@@ -32,11 +34,11 @@ def _command(service: str) -> click.Command:
         from headgate.documents.lookup_answers import read_answers
         from headgate.documents.opened import opened
         from headgate.documents.rendering import render_result
-        from headgate.documents.samples import SampleOptions, read_samples
+        from headgate.documents.samples import read_samples
         from headgate.documents.trial import TrialInput
 
         with opened(service, file, None if lookup is None else read_answers(lookup)) as document:
-            records = read_samples(document.app, SampleOptions(samples, topics, limit), document.settings.kafka)
+            records = read_samples(document.app, sample, document.settings.kafka)
             control = read_lists(lists or {}, document.document)
             result = document.run(TrialInput(records, control, document.ends))
         data: Json = {
