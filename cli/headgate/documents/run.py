@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final  # a settings document is made of anything
 
 from headgate.documents.checking import check_document
+from headgate.documents.opened import mistakes_in
 from headgate.documents.services import find_service
 from headgate.errors import InputError
 from headgate.local import cache
@@ -107,7 +108,7 @@ def load_document(service: str, file: Path, entries: Sequence[str]) -> LoadedDoc
     definition = find_service(service)
     checked = check_document(definition, file)
     if checked.problems:
-        raise InputError("\n".join([f"{file} cannot run:", *(problem.render() for problem in checked.problems)]))
+        raise InputError("\n".join([mistakes_in(file), *(problem.render() for problem in checked.problems)]))
     document = with_entries(read_settings(file), entries)
     settings = definition.check_settings(document, str(file))
     return LoadedDocument(service, definition, document, settings, cache.root() / "apps" / settings.app)

@@ -314,6 +314,19 @@ def test_the_picture_is_an_svg_with_all_parts_of_the_document(tmp_path: Path) ->
     assert right <= float(root.get("width", 0))
 
 
+@pytest.mark.parametrize("verb", ["try", "explain", "test", "graph"])
+def test_each_verb_lists_the_mistakes_with_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    file = _example(tmp_path, "app: etl", "app: etl\nshrds: 1")
+    file.write_text(file.read_text().replace("unit_price\n", "unit_prize\n"))
+    sample = () if verb in ("test", "graph") else ("--sample", str(tmp_path))
+    assert run(["etl", verb, str(file), *sample]) == 1
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0] == f"headgate: {file} cannot be used as it is:"
+    assert [line.removeprefix(f"{file}:").split(": ")[0] for line in printed[1:]] == ["3:1", "18:14"]
+
+
 def test_run_says_all_mistakes_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = _example(tmp_path, "shards: 4" if "shards: 4" in EXAMPLE.read_text() else "app: etl", "app: etl\nshrds: 1")
     file.write_text(file.read_text().replace("unit_price", "unit_prize"))
@@ -336,5 +349,5 @@ def test_run_takes_its_own_jars_where_the_document_names_none_of_this_machine(tm
     (tmp_path / "a.jar").touch()
     loaded = load_document("etl", EXAMPLE, [f"jars='{tmp_path}'"])
     assert LocalRun(loaded, LocalOptions(None, 1, fresh=False, keep_broker=False), messages.append)._has_jars()
-    with pytest.raises(InputError, match="cannot run"):
+    with pytest.raises(InputError, match="cannot be used"):
         load_document("etl", ROOT / "streams/shop.yaml", [])

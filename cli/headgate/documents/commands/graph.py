@@ -20,10 +20,13 @@ def etl(file: Path, to: Path | None) -> None:
     The picture needs no other file, and follows the light or dark theme of the browser.
     """
     from headgate.documents.graph import draw_document
+    from headgate.documents.opened import naming_mistakes
     from headgate.documents.services import find_service
     from headgate.errors import InputError
 
-    picture = draw_document(find_service("etl").load_settings(file))
+    service = find_service("etl")
+    with naming_mistakes(service, file):
+        picture = draw_document(service.load_settings(file))
     if to is None:
         click.echo(picture, nl=False)
         return
