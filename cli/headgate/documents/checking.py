@@ -145,7 +145,7 @@ class _Check:
                 if path[-1:] == ("schema_file",) or repaired.explains(path):  # the file itself was checked
                     continue
                 self._add_fault(repaired.original(path), fault.message, fault.hint, (fault.line, fault.column))
-        elif not self.problems:
+        elif all(source is not None for _, source in sources) and not unclear:
             self._build(repaired)
         self._check_machine(settings)
         if not self.problems:  # no document is called sound that the service would reject
@@ -212,7 +212,8 @@ class _Check:
                 self.service.build_app(self.service.check_settings(document, ""))
             except StreamError as error:
                 path, message = _entry_of(str(error), repaired.value)
-                self._add_form(path, message, "")
+                if path not in repaired.changed and (path or not self.problems):
+                    self._add_form(path, message, "")
                 if not path or not repaired.cut(path):
                     return
             else:
@@ -311,6 +312,8 @@ class RepairedDocument:
             elif isinstance(value, dict) and (part in value or str(part) in map(str, value)):
                 value = next(each for name, each in value.items() if str(name) == str(part))
                 found = (*found, str(part))
+            elif (*found, str(part)) in self.stand_ins:
+                return (*found, str(part))
             elif part == path[-1]:
                 found = (*found, part)
         return found

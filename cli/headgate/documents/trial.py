@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any  # a document is made of anything
 
 import orjson
@@ -158,8 +158,3 @@ def _letter(record: Record, places: Mapping[tuple[str, int], str]) -> TrialLette
     offset = headers.get("source_offset", "")
     place = places.get((headers.get("source_topic", ""), int(offset)), "") if offset.isdigit() else ""
     return TrialLetter(headers.get("reason_code", "unknown"), headers.get("reason", ""), place, record.value)
-
-
-def with_clock(given: TrialInput, clock_ms: int) -> TrialInput:
-    """Return the input with another clock."""
-    return replace(given, clock_ms=clock_ms)

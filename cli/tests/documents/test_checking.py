@@ -299,6 +299,29 @@ def test_many_mistakes_are_found_in_one_round(tmp_path: Path) -> None:
     assert missed == []
 
 
+def test_mistakes_of_meaning_in_another_service_are_found_in_one_round_too(tmp_path: Path) -> None:
+    (tmp_path / "visits.yaml").write_text(VISITS)
+    file = tmp_path / "sessions.yaml"
+    more = [
+        "fields: {user: usr, page: pag}",
+        "funnel: [view, view]",
+        "revenue: {adds: [payment], subtracts: [payment]}",
+        "deduplicate_ms: 5",
+        "failed: {field: stat}",
+    ]
+    file.write_text("\n".join([SESSIONS.rstrip("\n"), *more]))
+    first = len(SESSIONS.splitlines()) + 1
+    problems = check_document(find_service("sessions"), file).problems
+    assert [(one.path, one.place.line - first) for one in problems] == [
+        ("fields.user", 0),
+        ("fields.page", 0),
+        ("funnel", 1),
+        ("revenue", 2),
+        ("deduplicate_ms", 3),
+        ("failed.field", 4),
+    ]
+
+
 def test_a_mistake_has_the_column_of_the_wrong_word_and_a_hint(tmp_path: Path) -> None:
     line = ETL.splitlines().index("      sku: upper(sku)") + 1
     wrong = [Mistake("etl.yaml", line, "      sku: uper(sku)"), Mistake("orders.yaml", 3, "event_time: att")]
