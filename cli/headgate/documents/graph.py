@@ -177,6 +177,8 @@ def _about_route(document: EtlDocument, route: RouteDocument) -> list[str]:
 def _about_letters(document: EtlDocument) -> list[str]:
     lines = ["records that cannot be read", "values that cannot be computed"]
     lines += ["rows that break a rule"] if document.rules else []
+    if document.lookup is not None and document.lookup.failed == "dead_letter":
+        lines.append("look-ups without a response")
     return lines + (["rows of no route"] if document.otherwise == "dead_letter" else [])
 
 
