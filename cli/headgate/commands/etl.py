@@ -1,4 +1,4 @@
-"""``headgate etl``: the mapping of a running etl app."""
+"""``headgate etl``: the settings document of an etl app, tried before it runs and published while it runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from headgate.commands.rules.publishing import response_options, running_app, show_published
+from headgate.console.lazy_group import LazyGroup
 from headgate.console.output import Output, output_option
+from headgate.documents.commands import import_paths
 from headgate.kafka_login import KafkaLogin, login_option
 
 
-@click.group(name="etl")
+@click.group(name="etl", cls=LazyGroup, import_paths=import_paths("etl"))
 def command() -> None:
-    """Publish the mapping of an etl app while it runs."""
+    """Check, try, test, compare and run the settings document of an etl app; publish it while the app runs."""
 
 
 @command.command(short_help="Publish the mapping of a settings file to the running app.")

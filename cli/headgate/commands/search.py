@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from headgate.console.lazy_group import LazyGroup
 from headgate.console.messages import to_stderr
 from headgate.console.output import Json, Output, emit, output_option
+from headgate.documents.commands import import_paths
 
 if TYPE_CHECKING:
     from streamcore.sinks.opensearch.client import SearchClient
@@ -61,9 +63,9 @@ def _client(
         client.close()
 
 
-@click.group(name="search")
+@click.group(name="search", cls=LazyGroup, import_paths=import_paths("search"))
 def command() -> None:
-    """Show the OpenSearch indexes behind an alias, and rebuild them while the app runs.
+    """Check, try and run the settings document of a search app; show and rebuild its indexes while the app runs.
 
     A rebuild creates a new index from the app's newest template, copies the documents while live updates go to both
     indexes, compares them, and moves the alias to the new index. After a crash, run it again: it continues.

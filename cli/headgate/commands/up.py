@@ -60,6 +60,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--opensearch-ca-file", type=_FILE, help="With --opensearch: certificate authority of the server, PEM.")
 @click.option("--verbose", is_flag=True, help="Print the time of each step.")
+@click.option(
+    "--settings",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
+    help="No demo: run the service with this settings file of your own, as headgate SERVICE run does.",
+)
 def command(
     service: str,
     events: int | None,
@@ -82,6 +88,7 @@ def command(
     opensearch_password_file: Path | None,
     opensearch_password_env: str | None,
     opensearch_ca_file: Path | None,
+    settings: Path | None,
     *,
     as_json: bool,
     fresh: bool,
@@ -100,6 +107,9 @@ def command(
     they are processed, reads all output with an independent client and compares it with the expected output. Exit
     code 1 if anything is missing, duplicated, wrong or unexpected.
     """
+    if settings is not None:
+        _run_settings(service, settings, keep_broker=keep_broker)
+        return 0
     began_s = time.monotonic()
     if as_json and events is None:
         raise click.UsageError("--json needs --events N: a run without an end cannot be verified")
@@ -115,7 +125,7 @@ def command(
         opensearch, opensearch_user, opensearch_password_file, opensearch_password_env, opensearch_ca_file
     )
     chosen = SERVICES[service](ServiceOptions(rules, streams, to, postgres_server, opensearch_server))
-    settings = StackSettings(
+    stack = StackSettings(
         folder=(data or workspace.default_folder(chosen.app_names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
         port=port or local_broker.DEFAULT_PORT,
@@ -125,8 +135,27 @@ def command(
         fresh=fresh,
         keep_broker=keep_broker,
     )
-    with workspace.lock_folder(settings.folder):
-        return _run(chosen, settings, events, rate, began_s, as_json=as_json, verbose=verbose)
+    with workspace.lock_folder(stack.folder):
+        return _run(chosen, stack, events, rate, began_s, as_json=as_json, verbose=verbose)
+
+
+def _run_settings(service: str, file: Path, *, keep_broker: bool) -> None:
+    """Run a settings file of the user; other options are those of the demo, and are rejected."""
+    from click.core import ParameterSource
+
+    from headgate.documents.run import RunOptions, run_document
+
+    context = click.get_current_context()
+    others = [
+        name
+        for name in context.params
+        if name not in ("service", "settings", "keep_broker")
+        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if others:
+        name = "json" if others[0] == "as_json" else others[0].replace("_", "-")
+        raise click.UsageError(f"--{name} is for the demo; with --settings the settings file says it")
+    run_document(service, file, RunOptions(keep_broker=keep_broker))
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""Runs a program on this machine with a live view: the broker, the topics, the program's process.
+"""Runs a program or a service on this machine with a live view: the broker, the topics, the process.
 
 Order of the start: the broker, unless another Kafka is named; the topics that the program reads, if they are missing;
 the program, which creates the topics that it writes. Order of the stop: the program, at a batch boundary; the broker,
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self  # a settings document is made of anything
 
 from rich.console import Console
 from rich.live import Live
@@ -22,13 +25,17 @@ from headgate.demo.run import ForcedStopError, Signals
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.service_watch import ServiceLiveView
 from headgate.demo.workspace import lock_folder
+from headgate.errors import InputError
 from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker, default_folder
-from headgate.programs.program_settings import LoadedProgram
 from headgate.programs.spark_jars import ensure_spark
 from headgate.records.replay import ensure_topic
 from streamcore.kafka.readers import end_offsets
-from streamcore.kafka.topics import ensure_topics, wait_for_broker
-from streamcore.service.program.definition import MODULE
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import describe, ensure_topics, wait_for_broker
+
+if TYPE_CHECKING:
+    from streamcore.service.config.settings import ServiceSettings
+    from streamcore.service.definition import ServiceDefinition
 
 _BROKER_WAIT_MS = 30_000
 _LEFTOVER_WAIT_MS = 60_000
@@ -41,18 +48,53 @@ _COUNT_EVERY_S = 1.0
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
     """``port``: of the local broker; None with another Kafka. ``partitions``: of topics that are created. ``fresh``:
-    delete the program's data of this machine first. ``keep_broker``: leave the local broker running."""
+    delete the program's data of this machine first. ``keep_broker``: leave the local broker running.
+    ``create_topics``: whether missing topics that the program reads are created."""
 
     port: int | None
     partitions: int
     fresh: bool
     keep_broker: bool
+    create_topics: bool = True
+
+
+class Runnable(Protocol):
+    """What can be run: a program, or a settings document of a service. ``arguments``: of the process, after its module;
+    ``name_for_savepoints``: what savepoint commands call it."""
+
+    @property
+    def service(self) -> ServiceDefinition[Any]: ...
+
+    @property
+    def document(self) -> Mapping[str, Any]: ...
+
+    @property
+    def settings(self) -> ServiceSettings: ...
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def settings_file(self) -> Path: ...
+
+    @property
+    def module(self) -> str: ...
+
+    @property
+    def arguments(self) -> Sequence[str]: ...
+
+    @property
+    def name_for_savepoints(self) -> str: ...
+
+    def save(self, **entries: object) -> Self:
+        """Write the settings with further entries, and return it with them."""
+        ...
 
 
 class LocalRun:
     """One run of a program."""
 
-    def __init__(self, program: LoadedProgram, options: LocalOptions, print_message: Print) -> None:
+    def __init__(self, program: Runnable, options: LocalOptions, print_message: Print) -> None:
         self._program = program
         self._options = options
         self._print_message = print_message
@@ -83,7 +125,7 @@ class LocalRun:
             for name in ("checkpoint", "savepoints", "tmp"):
                 shutil.rmtree(self._program.folder / name, ignore_errors=True)
         jars = ensure_spark(self._program.settings.checkpoint, self._print_message)
-        if "jars" not in self._program.document and jars is not None:
+        if not self._has_jars() and jars is not None:
             self._program = self._program.save(jars=str(jars))
         else:
             self._program = self._program.save()
@@ -95,22 +137,32 @@ class LocalRun:
             self._broker.start()
         kafka = self._program.settings.kafka
         wait_for_broker(kafka, _BROKER_WAIT_MS)
+        if not self._options.create_topics:
+            raise_missing_topics(kafka, self._topics)
         for topic in self._topics:
             ensure_topic(kafka, topic, self._options.partitions)
         ensure_topics(kafka, self._program.service.topics(self._program.settings))
         self._app = AppProcess(
-            MODULE,
+            self._program.module,
             self._program.settings_file,
             self._program.folder / "app.log",
             self._topics,
-            [self._program.reference],
+            self._program.arguments,
         )
         self._print_message(f"{self._program.settings.app}: starting (Spark takes some seconds)")
         self._app.start()
 
     @property
     def _arguments(self) -> str:
-        return f"{MODULE} {self._program.reference}"
+        return " ".join([self._program.module, *self._program.arguments])
+
+    def _has_jars(self) -> bool:
+        """Return whether the settings name jars that are here; say so if they are not."""
+        named = self._program.settings.jars
+        if named is not None and "jars" in self._program.document and not any(named.glob("*.jar")):
+            self._print_message(f"jars: {named} has no jars on this machine; those of headgate jars are used")
+            return False
+        return "jars" in self._program.document
 
     @property
     def _topics(self) -> tuple[str, ...]:
@@ -125,7 +177,7 @@ class LocalRun:
     def _view(self) -> ServiceLiveView:
         settings = self._program.settings
         lanes = {settings.lane_topic(lane): lane for lane in self._program.service.lanes(settings)}
-        hint = f"headgate savepoint create NAME --service {self._program.reference}"
+        hint = f"headgate savepoint create NAME --service {self._program.name_for_savepoints}"
         return ServiceLiveView(settings.kafka, lanes, lambda: self._process.metrics, self._figures, hint)
 
     def _figures(self, phase: str) -> RunMetrics:
@@ -193,3 +245,13 @@ class LocalRun:
             self._print_message("broker: stopping")
             self._broker.stop()
         return in_order
+
+
+def raise_missing_topics(kafka: KafkaSettings, topics: Sequence[str]) -> None:
+    """Raise ``InputError`` if one of the topics does not exist."""
+    existing = describe(kafka, topics)
+    if missing := [topic for topic in topics if topic not in existing]:
+        raise InputError(
+            f"topic {', '.join(missing)}: does not exist at {kafka.bootstrap}; correct the name in the settings, "
+            "create it (headgate topics create), or add --create-topics"
+        )

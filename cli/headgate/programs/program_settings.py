@@ -18,7 +18,7 @@ from headgate.errors import InputError
 from headgate.kafka_login import DEFAULT_BOOTSTRAP, KafkaLogin
 from headgate.local import cache
 from streamcore.service.config.documents import read_yaml
-from streamcore.service.program.definition import program_service
+from streamcore.service.program.definition import MODULE, program_service
 
 if TYPE_CHECKING:
     from streamcore.service.definition import ServiceDefinition
@@ -52,6 +52,21 @@ class LoadedProgram:
     def settings_file(self) -> Path:
         """The complete settings, after ``save``."""
         return self.folder / "settings.json"
+
+    @property
+    def module(self) -> str:
+        """The module of its process."""
+        return MODULE
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The arguments of its process."""
+        return (self.reference,)
+
+    @property
+    def name_for_savepoints(self) -> str:
+        """What savepoint commands call it."""
+        return self.reference
 
     def save(self, **entries: object) -> LoadedProgram:
         """Write the settings with further entries, and return the program with them."""

@@ -74,8 +74,8 @@ def load_service(service: str, file: Path | None) -> ServiceDocument:
         )
     if file is None:
         raise InputError(f"the service {service} needs --settings: only a program that ran here has settings here")
-    from streamcore.service.config.documents import read_yaml
+    from streamcore.service.config.documents import read_settings
 
     definition: ServiceDefinition[Any] = importlib.import_module(f"headgate_{service}.service").SERVICE
-    document = read_yaml(file)
+    document = read_settings(file)
     return ServiceDocument(definition, document, definition.check_settings(document, str(file)))

@@ -139,21 +139,13 @@ def _compile(
         compiled = compile_rule(rule, streams, limits, lists)
     except ExpressionError as error:
         path = tuple(int(part) if part.isdigit() else part for part in error.field.split("."))
-        place = _expression_location(document, path, error)
+        place = document.expression_place(path, error.line, error.column)
         hinted = f"{error.message}; {error.hint}" if error.hint else error.message
         return None, [Problem(document.file, place, error.field, hinted, rule.id, error.render())]
     except RuleError as error:
         field, _, message = str(error).partition(": ")
         return None, [Problem(document.file, document.place(tuple(field.split("."))), field, message, rule.id)]
     return compiled, _tests(rule, document, find_stream(streams, rule.on))
-
-
-def _expression_location(document: YamlDocument, path: Sequence[str | int], error: ExpressionError) -> SourceLocation:
-    """Return the place in the file of a place in an expression: exact on one line, else the line or the entry."""
-    start = document.place(path)
-    if document.known_prefix(path) in document.blocks:
-        return SourceLocation(start.line + error.line, 1)
-    return SourceLocation(start.line, start.column + error.column - 1) if error.line == 1 else start
 
 
 def _tests(rule: Rule, document: YamlDocument, schema: StreamSchema) -> list[Problem]:

@@ -22,14 +22,30 @@ def unknown_entry(kind: Any, path: Sequence[int | str]) -> str:
 
     ``kind``: the model or the settings class of the document. ``path``: where pydantic found the entry (``loc``).
     """
+    models = _models_at(kind, path)
+    names = sorted({name for model in models for name in (*_fields(model), *getattr(model, "accepted_entries", ()))})
+    return f"unknown entry{similar_name(str(path[-1]), names)}"
+
+
+def similar_name(name: str, names: Sequence[str]) -> str:
+    """Return the question whether the most similar of the names is meant, for the end of a message; "" without one."""
+    similar = difflib.get_close_matches(name[:64], names, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def find_fields(kind: Any, path: Sequence[int | str]) -> list[Any]:
+    """Return the fields of the models of a document that an entry may be. ``path``: as for ``unknown_entry``."""
+    return [fields[path[-1]] for model in _models_at(kind, path) if path[-1] in (fields := _fields(model))]
+
+
+def _models_at(kind: Any, path: Sequence[int | str]) -> list[Any]:
+    """Return the models that the mapping around an entry may have."""
     models = list(_models(kind))
     for part in path[:-1]:
         # A part without a field is the number of an item or the tag of a union: its models are among these already.
         fields = [field for model in models for name, field in _fields(model).items() if name == part]
         models = [inner for field in fields for inner in _models(field.annotation)] or models
-    names = sorted({name for model in models for name in (*_fields(model), *getattr(model, "accepted_entries", ()))})
-    similar = difflib.get_close_matches(str(path[-1])[:64], names, n=1)
-    return f"unknown entry; did you mean {similar[0]}?" if similar else "unknown entry"
+    return models
 
 
 def _models(annotation: Any) -> Iterator[Any]:

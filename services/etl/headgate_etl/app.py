@@ -15,17 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from headgate_etl.live_documents import documents_at_start
 from headgate_etl.settings import EtlSettings
 from headgate_etl.sinks import sink_factories
 from headgate_etl.topology import build_topology
 from streamcore.app import App, Source
-from streamcore.engine.report import Listeners
 from streamcore.schema.published_document import PublishedDocument
-from streamcore.service.build_runner import build_runner
-from streamcore.spark.runner import Runner
-from streamcore.spark.runtime import Runtime
+
+if TYPE_CHECKING:
+    from streamcore.engine.report import Listeners
+    from streamcore.spark.runner import Runner
+    from streamcore.spark.runtime import Runtime
 
 
 def build_app(settings: EtlSettings) -> App:
@@ -45,6 +47,10 @@ def _build(settings: EtlSettings, in_files: tuple[Source, ...], published: Seque
 
 def create_runner(settings: EtlSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its sinks."""
+    from streamcore.service.build_runner import (
+        build_runner,
+    )  # loads Spark, which an app that is only built does not need
+
     sinks = [*sink_factories(settings, build_topology(settings).table_columns)]
     return build_runner(build_app(settings), settings, runtime, listeners, sinks)
 

@@ -216,6 +216,26 @@ class PublishedMapping(MappingDocument):
     inputs: Annotated[tuple[PublishedInput, ...], Field(min_length=1)] = Field(description="Input topics.")
 
 
+class MappingTestDocument(Document):
+    """A test of the mapping, run by ``headgate etl test``: records, and all that they give."""
+
+    name: Annotated[str, Field(min_length=1)] = Field(description="What the test shows, in a few words.")
+    records: Annotated[tuple[Any, ...], Field(min_length=1)] = Field(
+        description="Records in order of arrival: a mapping for a JSON record, a text for another format. With several "
+        "inputs a mapping names its own in _stream; a text is then {_stream: NAME, _text: TEXT}."
+    )
+    lists: dict[str, Any] = Field(
+        default_factory=dict, description="Content of lists: for each a mapping of keys to values, or a list of keys."
+    )
+    lookup: dict[str, Any] = Field(
+        default_factory=dict, description="Answers of the look-up: an object for each key; other keys are unknown."
+    )
+    expect: dict[str, tuple[dict[str, Any], ...]] = Field(
+        description="Rows of each route, in any order, each with some of its columns. Dead letters are in deadletters, "
+        "with code, record (its number from 1) and a part of their reason. A lane that is not named has no rows."
+    )
+
+
 class EtlDocument(MappingDocument, ServiceSettings):
     """Settings of the ETL app, before their names and expressions are checked."""
 
@@ -234,4 +254,7 @@ class EtlDocument(MappingDocument, ServiceSettings):
     )
     opensearch: OpenSearchSettings | None = Field(
         default=None, description="OpenSearch sink with the indexes of its routes."
+    )
+    tests: tuple[MappingTestDocument, ...] = Field(
+        default=(), description="Tests of the mapping, which headgate etl test runs; the app does not read them."
     )

@@ -24,13 +24,16 @@ _ID_KINDS = (Kind.STRING, Kind.LONG, Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
 def read_model(settings: EtlDocument, problems: Problems) -> dict[str, Field]:
-    """Return the fields of the clean model, by name."""
+    """Return the fields of the clean model, by name. A field of a wrong type is text, and ``problems.unclear``."""
     model: dict[str, Field] = {}
     for name, text in settings.model.items():
+        bare = text.strip()
+        nullable = not bare.endswith(_NOT_NULL)
         with problems.at(f"model.{name}"):
-            bare = text.strip()
-            nullable = not bare.endswith(_NOT_NULL)
             model[name] = Field(name, Type.parse(bare if nullable else bare.removesuffix(_NOT_NULL)), nullable)
+        if name not in model:
+            model[name] = Field(name, STRING, nullable=True)
+            problems.unclear.add(name)
     return model
 
 
@@ -38,9 +41,13 @@ def read_lists(settings: EtlDocument, problems: Problems) -> dict[str, ListType]
     """Return the types of the declared lists, by name."""
     lists: dict[str, ListType] = {}
     for name, declared in settings.lists.items():
-        with problems.at(f"lists.{name}"):
+        value = None
+        with problems.at(f"lists.{name}.value"):
             value = None if declared.value is None else Type.parse(declared.value)
+        with problems.at(f"lists.{name}.of"):
             lists[name] = ListType(name, Type.parse(declared.of), value)
+        if name not in lists or (value is None and declared.value is not None):
+            problems.unclear.add(name)
     return lists
 
 

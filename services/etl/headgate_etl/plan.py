@@ -79,13 +79,21 @@ def build_plan(settings: EtlDocument, sources: Sequence[Source] | None = None) -
     ``sources``: the streams and formats of the inputs, in their order; None: those of the files.
     """
     problems = Problems()
+    plan = find_plan(settings, problems, sources)
+    problems.raise_if_any()
+    return plan
+
+
+def find_plan(settings: EtlDocument, problems: Problems, sources: Sequence[Source | None] | None = None) -> EtlPlan:
+    """Return the plan of the document, without what ``problems`` gets: everything that is wrong, in one go.
+
+    ``sources``: as for ``build_plan``; an input without one has that of its file.
+    """
     model, lists = names.read_model(settings, problems), names.read_lists(settings, problems)
-    problems.raise_if_any()  # the checks below would only report consequences
     names.check_origins(settings, model, problems)
     names.check_id(settings, model, problems)
     masks = names.read_masks(settings, model, problems)
     names.check_secrets(settings, problems)
-    problems.raise_if_any()
     rules = _rules(settings, model, lists, problems)
     inputs = [
         _input(settings, n, document, None if sources is None else sources[n], model, rules, problems)
@@ -98,7 +106,6 @@ def build_plan(settings: EtlDocument, sources: Sequence[Source] | None = None) -
     streams = [each.schema.name for each in inputs if each is not None]
     for name in sorted({name for name in streams if streams.count(name) > 1}):
         problems.add("inputs", f"stream {name!r} appears twice; give the second input a stream file with another name")
-    problems.raise_if_any()
     otherwise = None if settings.otherwise == OnMissing.DEAD_LETTER else settings.otherwise
     valid_inputs = tuple(each for each in inputs if each is not None)
     return EtlPlan(valid_inputs, model, lists, derived, masks, routes, otherwise)
@@ -198,7 +205,9 @@ def _derived_stage(
     known: dict[str, Expr] = {}
     fields = []
     for name, text in settings.derive.items():
-        path, declared = f"derive.{name}", model[name]
+        path, declared = f"derive.{name}", model.get(name)
+        if declared is None:  # a name that is no field, of which the origins tell
+            continue
         with problems.at(path):
             reader = ExpressionReader(given | {n: model[n].type for n in known}, lists, names.read_secrets(settings))
             known[name] = inline(reader.value(text, path, declared.type), known)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from headgate_etl.documents import RouteTarget
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from headgate_etl.documents import EtlDocument, RouteTarget
 from headgate_etl.settings import EtlSettings
 from streamcore.service.definition import ServiceDefinition, in_module
 from streamcore.wire.lanes import DEAD_LETTERS, STATUS
+
+if TYPE_CHECKING:
+    from streamcore.app import Source
+    from streamcore.service.config.faults import DocumentFault
 
 
 def _lanes(settings: EtlSettings) -> tuple[str, ...]:
@@ -15,4 +22,25 @@ def _lanes(settings: EtlSettings) -> tuple[str, ...]:
     return (*routes, *((duplicates,) if duplicates else ()), DEAD_LETTERS, STATUS)
 
 
-SERVICE = ServiceDefinition("headgate-etl", EtlSettings, in_module("headgate_etl.app"), _lanes)
+def _find_faults(
+    document: EtlDocument, sources: Sequence[Source | None], unclear: Collection[str]
+) -> Sequence[DocumentFault]:
+    """Return what is wrong with names and expressions."""
+    from headgate_etl.mapping_tests import check_tests
+    from headgate_etl.plan import find_plan
+    from headgate_etl.problems import Problems
+
+    problems = Problems(unclear={*unclear})
+    find_plan(document, problems, sources)
+    check_tests(document, problems)
+    return problems.faults
+
+
+SERVICE = ServiceDefinition(
+    "headgate-etl",
+    EtlSettings,
+    in_module("headgate_etl.app"),
+    _lanes,
+    form=EtlDocument,
+    find_faults=_find_faults,
+)

@@ -56,7 +56,7 @@ def follow(table: dict[int, Row], route: str, sink_settings: dict[str, object]) 
     """Write random changes of ``table`` with the app of the example into one of its sinks. Each fifth cut is written
     again, by another sink of the same owner, as after a crash."""
     document = yaml.safe_load((ROOT / "examples/events/etl/debezium.yaml").read_text())
-    document["inputs"][0]["schema_file"] = str(ROOT / document["inputs"][0]["schema_file"])
+    document["inputs"][0]["schema_file"] = str(ROOT / "examples/events/streams/debezium.yaml")
     document["routes"] = [one for one in document["routes"] if one["to"] == route]
     document |= dict.fromkeys(("postgres", "opensearch")) | {route: document[route] | sink_settings}
     settings, rng = EtlSettings.model_validate(document), random.Random(7)

@@ -80,7 +80,7 @@ def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, st
         ({"delta": {"tables": {"b": {"uri": "/t"}}}}, "delta.tables.b: no route with `to: delta`"),
         ({"routes": [{"name": "a", "to": "opensearch"}]}, "routes.0.to: name its index in opensearch.indexes.a"),
         ({"opensearch": INDEX_B}, "opensearch.indexes.b: no route with `to: opensearch`"),
-        ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates: unknown type"),
+        ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates.of: unknown type"),
     ],
 )
 def test_the_error_names_the_wrong_entry(more: dict[str, object], words: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -23,17 +24,18 @@ from headgate_search.topics import CHANGES
 from rulecore.documents.status import answer_record
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
-from streamcore.engine.report import Listeners
 from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.schema import StreamSchema
-from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factory
 from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
-from streamcore.spark.runner import Runner
-from streamcore.spark.runtime import Runtime
 from streamcore.topology.stream import source
 from streamcore.topology.topology import Topology
 from streamcore.wire.lanes import LATE
+
+if TYPE_CHECKING:
+    from streamcore.engine.report import Listeners
+    from streamcore.spark.runner import Runner
+    from streamcore.spark.runtime import Runtime
 
 
 def build_topology(settings: SearchSettings, schemas: Sequence[StreamSchema] | None = None) -> Topology:
@@ -89,6 +91,10 @@ def _build_with(settings: SearchSettings, documents: StreamDocuments) -> App:
 
 def create_runner(settings: SearchSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its OpenSearch sink."""
+    from streamcore.service.build_runner import (
+        build_runner,
+    )  # loads Spark, which an app that is only built does not need
+
     topology = build_topology(settings)
     sinks = [sink_factory(settings.opensearch, topology.table_columns)]
     return build_runner(build_app(settings), settings, runtime, listeners, sinks)

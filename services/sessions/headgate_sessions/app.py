@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -25,19 +26,20 @@ from headgate_sessions.topics import KEYS, SESSIONS, table_lane
 from rulecore.documents.status import answer_record
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
-from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
-from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factory
 from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
-from streamcore.spark.runner import Runner
-from streamcore.spark.runtime import Runtime
 from streamcore.topology.nodes import SinkNode
 from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.windowing import RevisionPolicy, Session
 from streamcore.wire.lanes import LATE
+
+if TYPE_CHECKING:
+    from streamcore.engine.report import Listeners
+    from streamcore.spark.runner import Runner
+    from streamcore.spark.runtime import Runtime
 
 
 def build_topology(settings: SessionsSettings, schema: StreamSchema | None = None) -> Topology:
@@ -90,6 +92,10 @@ def _build_with(settings: SessionsSettings, documents: StreamDocuments) -> App:
 
 def create_runner(settings: SessionsSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its sinks."""
+    from streamcore.service.build_runner import (
+        build_runner,
+    )  # loads Spark, which an app that is only built does not need
+
     topology = build_topology(settings)
     sinks = [sink_factory(settings.postgres, topology.table_columns)] if settings.postgres else []
     return build_runner(build_app(settings), settings, runtime, listeners, sinks)

@@ -7,6 +7,7 @@ from headgate.console.lazy_group import LazyGroup
 _IMPORT_PATHS = {
     "backtest": "headgate.commands.rules.backtest:backtest",
     "check": "headgate.commands.rules.checking:check",
+    "check-settings": "headgate.documents.commands.check:rules",
     "diff": "headgate.commands.rules.diff:command",
     "explain": "headgate.commands.rules.explain:explain",
     "import": "headgate.commands.rules.import_sigma:command",

@@ -128,7 +128,7 @@ def _list_faults(error: ValidationError, model: type[DocumentModel]) -> list[tup
         if repeated or path[:3] == _KEYWORD:
             continue
         is_unknown = details["type"] == "extra_forbidden"
-        message = unknown_entry(model, path) if is_unknown else _simplify_message(details["type"], details["msg"])
+        message = unknown_entry(model, path) if is_unknown else simplify_message(details["type"], details["msg"])
         path = _without_tags(path)
         name, colon, rest = message.partition(": ")
         about_entry = bool(colon) and not path and name in Rule.model_fields
@@ -148,7 +148,7 @@ def _without_tags(path: PathKey) -> PathKey:
     return (*path[:2], *path[3:]) if tagged else path
 
 
-def _simplify_message(kind: str, message: str) -> str:
+def simplify_message(kind: str, message: str) -> str:
     """Return the message in terms of YAML, without the names of Python's types."""
     text = message.removeprefix("Value error, ").removeprefix("Input ").removesuffix(" after validation")
     return _MESSAGES.get(kind, _CONTAINER.sub("should have", text))

@@ -21,11 +21,19 @@ def read_file(
     ``naming``: if given, a file whose text contains none of these texts gives no documents and no problems.
     """
     try:
-        with file.open("rb") as stream:
-            text = stream.read(limits.file_bytes + 1).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        return [], [Problem(str(file), SourceLocation(1, 1), "", f"cannot be read: {one_line(error)}")]
+        text = read_text(file, limits)
+    except ValueError as error:
+        return [], [Problem(str(file), SourceLocation(1, 1), "", str(error))]
     if naming is not None and not any(name in text for name in naming):
         return [], []
     documents, problems = read_yaml(text, str(file), limits)
     return [document for document in documents if document.value is not None], problems
+
+
+def read_text(file: Path, limits: LoadLimits) -> str:
+    """Return the text of a file, up to a byte beyond the limit; ``ValueError`` if it cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(limits.file_bytes + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot be read: {one_line(error)}") from None

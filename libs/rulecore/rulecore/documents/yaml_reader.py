@@ -80,16 +80,32 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """One YAML document: its value, the place of every entry in it, and which entries are blocks (``|``, ``>``)."""
+    """One YAML document: its value, the place of every entry in it, and which entries are blocks (``|``, ``>``).
+
+    ``places``: where the values begin; ``names``: where the names of the entries of mappings do.
+    """
 
     file: str
     value: Json
     places: Mapping[PathKey, SourceLocation]
     blocks: frozenset[PathKey] = frozenset()
+    names: Mapping[PathKey, SourceLocation] = field(default_factory=dict)
 
     def place(self, path: Sequence[str | int]) -> SourceLocation:
         """Return the location of the entry, or of the deepest entry around it that exists."""
         return self.places[self.known_prefix(path)]
+
+    def name_place(self, path: Sequence[str | int]) -> SourceLocation:
+        """Return the location of the entry's name; for an item of a list, and for the document, that of its value."""
+        known = self.known_prefix(path)
+        return self.names.get(known, self.places[known])
+
+    def expression_place(self, path: Sequence[str | int], line: int, column: int) -> SourceLocation:
+        """Return the place in the file of a place in an expression: exact on one line, else the line or the entry."""
+        start = self.place(path)
+        if self.known_prefix(path) in self.blocks:
+            return SourceLocation(start.line + line, 1)
+        return SourceLocation(start.line, start.column + column - 1) if line == 1 else start
 
     def known_prefix(self, path: Sequence[str | int]) -> PathKey:
         """Return ``path`` without the parts that the document does not have, such as the names that pydantic adds."""
@@ -122,18 +138,23 @@ def _location(mark: _Mark | None) -> SourceLocation:
 
 @dataclass(slots=True)
 class _Reader:
-    """Builds values from the events of the YAML parser. ``LoadLimits.depth`` bounds the recursion."""
+    """Builds values from the events of the YAML parser. ``LoadLimits.depth`` bounds the recursion.
+
+    ``repeated``: takes entries that are written twice, of which the last one counts; None: such a document is rejected.
+    """
 
     events: Iterator[yaml.Event]
     limits: LoadLimits
+    repeated: list[tuple[PathKey, SourceLocation]] | None = None
     entries: int = 0
     places: dict[PathKey, SourceLocation] = field(default_factory=dict)
     blocks: set[PathKey] = field(default_factory=set)
+    names: dict[PathKey, SourceLocation] = field(default_factory=dict)
 
     def read_document(self, file: str) -> YamlDocument:
-        self.places, self.blocks = {}, set()
+        self.places, self.blocks, self.names = {}, set(), {}
         value = self.read_value(next(self.events), ())
-        return YamlDocument(file, value, self.places, frozenset(self.blocks))
+        return YamlDocument(file, value, self.places, frozenset(self.blocks), self.names)
 
     def read_value(self, event: yaml.Event, path: PathKey) -> Json:
         self.entries += 1
@@ -175,7 +196,10 @@ class _Reader:
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
                 raise _RejectedError("the name of an entry must be plain text", _location(event.start_mark))
             if event.value in entries:
-                raise _RejectedError(f"{event.value!r} is written twice", _location(event.start_mark))
+                if self.repeated is None:
+                    raise _RejectedError(f"{event.value!r} is written twice", _location(event.start_mark))
+                self.repeated.append(((*path, event.value), _location(event.start_mark)))
+            self.names[(*path, event.value)] = _location(event.start_mark)
             entries[event.value] = self.read_value(next(self.events), (*path, event.value))
         return entries
 
@@ -194,14 +218,22 @@ def _parse_scalar(event: yaml.ScalarEvent) -> Json:
     return text
 
 
-def read_yaml(text: str, file: str, limits: LoadLimits | None = None) -> tuple[list[YamlDocument], list[Problem]]:
-    """Return the documents of a text up to its first fault, and the fault. ``file``: the name in problems."""
+def read_yaml(
+    text: str,
+    file: str,
+    limits: LoadLimits | None = None,
+    repeated: list[tuple[PathKey, SourceLocation]] | None = None,
+) -> tuple[list[YamlDocument], list[Problem]]:
+    """Return the documents of a text up to its first fault, and the fault. ``file``: the name in problems.
+
+    ``repeated``: takes path and place of entries that are written twice; None: these are faults.
+    """
     limits = limits or LoadLimits()
     if len(text.encode("utf-8", "surrogatepass")) > limits.file_bytes:
         return [], [Problem(file, SourceLocation(1, 1), "", f"more than {limits.file_bytes} bytes")]
     documents: list[YamlDocument] = []
     try:
-        reader = _Reader(iter(yaml.parse(text, Loader=SAFE_LOADER)), limits)
+        reader = _Reader(iter(yaml.parse(text, Loader=SAFE_LOADER)), limits, repeated)
         for event in reader.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents.append(reader.read_document(file))

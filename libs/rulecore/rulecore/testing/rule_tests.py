@@ -12,7 +12,7 @@ alert of its own, and no other alerts are allowed.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final, Protocol
@@ -52,6 +52,9 @@ ALERT_FIELDS: Final = frozenset(
         "events",
     }
 )
+
+#: The fields of an alert that nobody expected which are shown.
+_SHOWN: Final = ("rule", "severity", "key", "window", "timing", "values", "message")
 
 Event = Mapping[str, FieldValue]
 Alert = Mapping[str, Json]
@@ -156,9 +159,18 @@ def _iso(time_ms: int) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def compare(expected: Sequence[Expected], alerts: Sequence[Alert]) -> tuple[str, ...]:
-    """Return lines that list missing and surplus alerts, none if the alerts are the expected ones."""
-    partner = _pair(expected, alerts)
+def compare(
+    expected: Sequence[Expected],
+    alerts: Sequence[Alert],
+    shown: Collection[str] | None = _SHOWN,
+    contained: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Return lines that list missing and surplus alerts, or other JSON objects; none if they are the expected ones.
+
+    ``shown``: the fields of a surplus one that are shown; None: all. ``contained``: fields of which the expected text
+    is a part.
+    """
+    partner = _pair(expected, alerts, contained)
     taken = set(partner.values())
     left = [alerts[i] for i in range(len(alerts)) if i not in taken]
     lines: list[str] = []
@@ -166,14 +178,13 @@ def compare(expected: Sequence[Expected], alerts: Sequence[Alert]) -> tuple[str,
         if number not in partner:
             lines.append(f"- missing  {_json(want)}")
             if left:
-                nearest = min(left, key=lambda alert: len(_differences(want, alert)))
-                lines += [f"           nearest: {line}" for line in _differences(want, nearest)]
-    shown = ("rule", "severity", "key", "window", "timing", "values", "message")
-    lines += [f"+ too many {_json({k: alert[k] for k in shown if k in alert})}" for alert in left]
+                nearest = min(left, key=lambda alert: len(_differences(want, alert, contained)))
+                lines += [f"           nearest: {line}" for line in _differences(want, nearest, contained)]
+    lines += [f"+ too many {_json({k: alert[k] for k in shown or alert if k in alert})}" for alert in left]
     return tuple(lines)
 
 
-def _pair(expected: Sequence[Expected], alerts: Sequence[Alert]) -> dict[int, int]:
+def _pair(expected: Sequence[Expected], alerts: Sequence[Alert], contained: Collection[str]) -> dict[int, int]:
     """Return a largest matching of expected alerts to alerts, by index (Kuhn's augmenting paths).
 
     A greedy matching could give the only alert of a detailed expectation to one that names few fields.
@@ -182,7 +193,7 @@ def _pair(expected: Sequence[Expected], alerts: Sequence[Alert]) -> dict[int, in
 
     def place(want: int, seen: set[int]) -> bool:
         for i, alert in enumerate(alerts):
-            if i not in seen and not _differences(expected[want], alert):
+            if i not in seen and not _differences(expected[want], alert, contained):
                 seen.add(i)
                 if i not in owner or place(owner[i], seen):
                     owner[i] = want
@@ -194,12 +205,14 @@ def _pair(expected: Sequence[Expected], alerts: Sequence[Alert]) -> dict[int, in
     return {want: alert for alert, want in owner.items()}
 
 
-def _differences(expected: Expected, alert: Alert) -> list[str]:
+def _differences(expected: Expected, alert: Alert, contained: Collection[str]) -> list[str]:
     key = alert.get("key")
     fallback = key if isinstance(key, dict) else {}
     lines = []
     for name, want in expected.items():
         found = alert[name] if name in alert else fallback.get(name)
+        if name in contained and isinstance(want, str) and isinstance(found, str) and want in found:
+            continue
         if not _equal(want, found):
             lines.append(f"{name}: expected {_json(want)}, got {_json(found)}")
     return lines

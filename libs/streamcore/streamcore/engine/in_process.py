@@ -82,15 +82,19 @@ class InProcessApp:
         """Run one cut, with its records spread over ``tasks`` tasks of stage 1. Return the output in shard order."""
         return self.cut_at(records, CutClock.at(clock_ms), tasks)
 
-    def cut_at(self, records: Sequence[RawRecord], clock: CutClock, tasks: int = 1) -> list[Record]:
-        """Run one cut as ``cut`` does, with all its times."""
+    def cut_at(
+        self, records: Sequence[RawRecord], clock: CutClock, tasks: int = 1, ended: Iterable[int] = ()
+    ) -> list[Record]:
+        """Run one cut as ``cut`` does, with all its times. ``ended``: source partitions that have no more records."""
         blocks: list[ShuffleBlock] = []
         changes = [r for r in records if r.source == CONTROL and not (r.key or b"").startswith(self.app.data_keys)]
         projection = None if changes else self.projection
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
             batches = _batches(self.app, records[task::tasks])
-            blocks += Ingest(self.app).process(batches, clock, partitions, (), self.schemas, projection)
+            blocks += Ingest(self.app).process(
+                batches, clock, partitions, ended if task == 0 else (), self.schemas, projection
+            )
         self._advance_offsets(records)
         output = [record for output in self.run(blocks) for record in output.all_records()]
         last = [output for output in self.outputs if output.stage + 1 == len(self.app.stages)]

@@ -16,6 +16,7 @@ from streamcore.offsets import TopicPartition
 
 _RETRY_PAUSE_S = 0.5
 _NO_SUCH_RECORD = -1
+_ABSENT = frozenset({ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC})
 
 
 def list_partitions(
@@ -133,8 +134,11 @@ class KafkaPartitionOffsets:
     def _discover_partitions(self, topic: str, timeout_s: float) -> list[TopicPartition]:
         """Return the partitions of a topic. Raise ``ConfigError`` if the topic does not exist."""
         metadata = self._client.list_topics(topic, timeout=timeout_s).topics[topic]
-        if metadata.error is not None:
+        is_absent = metadata.error is not None and metadata.error.code() in _ABSENT
+        if metadata.error is not None and not is_absent:
             raise clients.confluent_error(metadata.error, f"partitions of topic {topic}", self._settings)
-        if not metadata.partitions:
-            raise ConfigError(f"topic {topic}: does not exist; create the topic, or correct its name")
+        if is_absent or not metadata.partitions:
+            raise ConfigError(
+                f"topic {topic}: does not exist at {self._settings.bootstrap}; create the topic, or correct its name"
+            )
         return [(topic, partition) for partition in sorted(metadata.partitions)]

@@ -9,18 +9,19 @@ app's module is imported when an app is built. Does not know what the app comput
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from streamcore.service.config.documents import checked_document, read_yaml
+from streamcore.service.config.documents import checked_document, read_settings
 from streamcore.service.config.settings import ServiceSettings
 
 if TYPE_CHECKING:
-    from streamcore.app import App
+    from streamcore.app import App, Source
     from streamcore.engine.report import Listeners
     from streamcore.kafka.topics import TopicSpec
+    from streamcore.service.config.faults import DocumentFault
     from streamcore.service.savepoint_api import Savepoints
     from streamcore.spark.runner import Runner
     from streamcore.spark.runtime import Runtime
@@ -53,6 +54,9 @@ class ServiceDefinition(Generic[S]):
     ``name``: prefix of its messages, such as ``headgate-rules``. ``settings``: the model of its settings document.
     ``factory``: returns what builds the app, and imports Spark. ``lanes``: returns the lanes whose topics the app
     writes. ``defaults``: entries that a settings document may leave out although the model requires them.
+    ``form``: the model of the form of the document alone, if ``settings`` checks more than the form; ``find_faults``
+    finds the rest of what is wrong in a document of that form, with the sources of its inputs where their files can be
+    read, and with the fields that are wrong in these files.
     """
 
     name: str
@@ -60,10 +64,12 @@ class ServiceDefinition(Generic[S]):
     factory: Callable[[], AppFactory[S]]
     lanes: Callable[[S], Sequence[str]]
     defaults: Mapping[str, object] = field(default_factory=dict)
+    form: type[ServiceSettings] | None = None
+    find_faults: Callable[[Any, Sequence[Source | None], Collection[str]], Sequence[DocumentFault]] | None = None
 
     def load_settings(self, path: Path) -> S:
         """Read a YAML or JSON file; ``ConfigError`` lists every entry that is wrong."""
-        return self.check_settings(read_yaml(path), str(path))
+        return self.check_settings(read_settings(path), str(path))
 
     def check_settings(self, document: Mapping[str, object], where: str) -> S:
         """Validate a settings document that was read already. ``where``: its source, for the ``ConfigError``."""

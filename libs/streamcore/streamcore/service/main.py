@@ -65,6 +65,11 @@ def run_service(service: ServiceDefinition[S], arguments: Sequence[str] | None =
 
     try:
         settings = service.load_settings(parsed.settings)
+        if settings.jars is not None and not settings.jars.is_dir():
+            raise ConfigError(
+                f"jars: there is no folder {settings.jars}; name the one that `headgate jars` prints, or leave the "
+                "entry out where Spark has the jars"
+            )
         logs.configure(name, settings.telemetry.logs)
         mode = StartMode(parsed.standby, parsed.restore_from)
         channel = _channel(settings, mode, os.environ)

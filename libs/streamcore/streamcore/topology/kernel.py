@@ -47,6 +47,7 @@ from streamcore.topology.nodes import (
     UnionNode,
     empty_rows,
 )
+from streamcore.topology.observed_rows import show_rows
 from streamcore.topology.times.assigned_times import assign_times
 from streamcore.topology.times.busy_time import BusyTime
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress
@@ -228,6 +229,7 @@ class _CutPass:
         """Store the rows of an output port, if there are any."""
         if rows.height:
             self.frames[node, port] = rows
+            show_rows(node, port, rows)
 
     def read_port(self, port: OutputPort) -> pl.DataFrame | None:
         """Return the rows of an output port on this level, or None."""

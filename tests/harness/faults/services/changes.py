@@ -77,7 +77,7 @@ def _document_row(hit: Mapping[str, Any]) -> tuple[object, ...]:
 def _settings(name: str, database: Postgres, node: OpenSearch) -> dict[str, object]:
     document: dict[str, Any] = yaml.safe_load((ROOT / "examples/events/etl/debezium.yaml").read_text(encoding="utf-8"))
     (source,) = document["inputs"]
-    source |= {"schema_file": str(ROOT / source["schema_file"]), "topic": f"{name}.{_TOPIC}"}
+    source |= {"schema_file": str(ROOT / "examples/events/streams/debezium.yaml"), "topic": f"{name}.{_TOPIC}"}
     table = document["postgres"]["tables"]["accounts"] | {"table": "public.copies"}
     postgres = database.login | {"tables": {"accounts": table}}
     (index,) = document["opensearch"]["indexes"].values()

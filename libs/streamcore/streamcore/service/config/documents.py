@@ -31,7 +31,9 @@ __all__ = [
     "checked_document",
     "load_document",
     "load_schema",
+    "read_settings",
     "read_yaml",
+    "with_files_of",
 ]
 
 D = TypeVar("D")
@@ -86,7 +88,7 @@ def load_schema(path: Path) -> StreamSchema:
 
 def load_document(path: Path, kind: type[D]) -> D:
     """Load a document from a YAML or JSON file; ``ConfigError`` lists every entry that is wrong."""
-    return checked_document(read_yaml(path), kind, str(path))
+    return checked_document(read_settings(path), kind, str(path))
 
 
 def checked_document(document: Mapping[str, object], kind: type[D], where: str) -> D:
@@ -98,6 +100,40 @@ def checked_document(document: Mapping[str, object], kind: type[D], where: str) 
         raise ConfigError("\n".join([f"{where}: settings that cannot be used", *lines])) from error
     except ConfigError as error:  # what a document of a service means is checked as a part of reading it
         raise ConfigError(f"{where}: settings that cannot be used\n{error}") from error
+
+
+#: Entries that name files of streams and their formats, relative to the document that names them.
+_FILES = ("schema_file", "schema_files", "schemas")
+
+
+def read_settings(path: Path) -> dict[str, object]:
+    """Read a settings document. The stream files that it names are relative to its own folder, or else to the working
+    directory."""
+    found = with_files_of(path.parent, read_yaml(path))
+    assert isinstance(found, dict), "a mapping stays one"
+    return found
+
+
+def with_files_of(folder: Path, value: object) -> object:
+    """Return the value of an entry with the files of streams that it names as paths from the working directory."""
+    if isinstance(value, dict):
+        return {
+            name: _from_folder(folder, each) if name in _FILES else with_files_of(folder, each)
+            for name, each in value.items()
+        }
+    return [with_files_of(folder, each) for each in value] if isinstance(value, list) else value
+
+
+def _from_folder(folder: Path, value: object) -> object:
+    match value:
+        case str():
+            beside = folder / value
+            return value if not beside.exists() and Path(value).exists() else str(beside)
+        case list():
+            return [_from_folder(folder, each) for each in value]
+        case dict():
+            return {name: _from_folder(folder, each) for name, each in value.items()}
+    return value
 
 
 def read_yaml(path: Path) -> dict[str, object]:

@@ -1,0 +1,14 @@
+"""The commands on settings documents. A module makes its command once for each service that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_ALL = ("check", "run", "try")
+_ETL = ("diff", "explain", "graph", "test")
+
+
+def import_paths(service: str) -> Mapping[str, str]:
+    """Return the import paths of the commands that a service has, for ``LazyGroup``."""
+    names = (*_ALL, *(_ETL if service == "etl" else ()))
+    return {name: f"{__name__}.{'trial' if name == 'try' else name}:{service}" for name in names}

@@ -1,0 +1,75 @@
+"""The records that an app is tried on: of files, or the latest of topics, for each of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.errors import InputError
+from headgate.streams.sample import SampleRecord, read_files, read_topic
+from streamcore.decode.formats import Avro, Registry
+from streamcore.decode.scalar import StreamRecord
+
+if TYPE_CHECKING:
+    from streamcore.app import App, Source
+    from streamcore.kafka.settings import KafkaSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SampleOptions:
+    """``samples``: texts ``PATH`` or ``INPUT=PATH``. ``topics``: ``TOPIC`` or ``INPUT=TOPIC``. ``limit``: most records
+    of each input."""
+
+    samples: Sequence[str] = ()
+    topics: Sequence[str] = ()
+    limit: int = 1_000
+
+
+def read_samples(app: App, options: SampleOptions, kafka: KafkaSettings) -> dict[str, list[SampleRecord]]:
+    """Return the records by the name of the stream. ``InputError`` if there are none, or an input is unknown."""
+    files = _by_input(app, options.samples, "--sample")
+    topics = _by_input(app, options.topics, "--topic")
+    if not files and not topics:
+        raise InputError("name what to try it on: --sample FILE, or --topic TOPIC for the latest records of a topic")
+    found: dict[str, list[SampleRecord]] = {}
+    sources = {source.schema.name: source for source in app.sources}
+    for name, paths in files.items():
+        found.setdefault(name, []).extend(_read(sources[name], [Path(path) for path in paths], options.limit))
+    for name, named in topics.items():
+        for topic in named:
+            found.setdefault(name, []).extend(read_topic(kafka, topic, options.limit))
+    if not any(found.values()):
+        raise InputError("the sample has no records")
+    return found
+
+
+def _read(source: Source, paths: Sequence[Path], limit: int) -> list[SampleRecord]:
+    if isinstance(source.format, Avro | Registry):  # binary: a file is a record
+        try:
+            return [SampleRecord(str(path), StreamRecord(path.read_bytes())) for path in paths[:limit]]
+        except OSError as error:
+            raise InputError(f"--sample: cannot be read: {error}") from None
+    return read_files(paths, limit)
+
+
+def _by_input(app: App, given: Sequence[str], option: str) -> dict[str, list[str]]:
+    """Return the values of an option by the name of the stream that they are for."""
+    names: Mapping[str, str] = {
+        **{source.topic: source.schema.name for source in reversed(app.sources)},
+        **{source.schema.name: source.schema.name for source in app.sources},
+    }
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if equals and name in names:
+            found.setdefault(names[name], []).append(value)
+        elif len({source.topic for source in app.sources}) == 1:
+            found.setdefault(app.sources[0].schema.name, []).append(text)
+        elif not equals and option == "--topic" and text in names:
+            found.setdefault(names[text], []).append(text)
+        else:
+            inputs = " and ".join(f"{option} {source.schema.name}=..." for source in app.sources)
+            raise InputError(f"{option} {text}: the app has several inputs; write {inputs}")
+    return found
