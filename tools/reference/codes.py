@@ -24,7 +24,7 @@ from streamcore.codes import Code, ExitCode
 from streamcore.control.status import DriverPhase
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.service.main import ServiceExit
-from streamcore.sinks.delta.rows import DeltaRowCode
+from streamcore.sinks.lake.rows import LakeRowCode
 from streamcore.sinks.opensearch.bulk_lines import DocumentCode
 from streamcore.sinks.postgres.row_checks import PostgresRowCode
 from streamcore.windowing.model import DropReason
@@ -52,7 +52,7 @@ _OPERATOR = "`kubectl describe streamapp` shows phase, conditions, the last upgr
 _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
     ("Dead letters", _DEAD_LETTERS): (
         *(RejectCode, DeadLetterCode, RowCode, ProductCode),
-        *(PostgresRowCode, DeltaRowCode, DocumentCode),
+        *(PostgresRowCode, LakeRowCode, DocumentCode),
     ),
     ("Late rows", ""): (DropReason,),
     ("Rules and lists", _RULES): (StatusKind,),

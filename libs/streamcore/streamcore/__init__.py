@@ -108,6 +108,8 @@ if TYPE_CHECKING:
     from streamcore.sinks.delta.sink import DeltaSink
     from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
     from streamcore.sinks.opensearch.sink import OpenSearchSink
+    from streamcore.sinks.parquet.settings import ParquetFolderSpec, ParquetSettings
+    from streamcore.sinks.parquet.sink import ParquetSink
     from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
     from streamcore.sinks.postgres.sink import PostgresSink
     from streamcore.sinks.sink import RetryPolicy, Sink, SinkFactory, SinkHooks
@@ -192,6 +194,8 @@ _MODULES = {
     "streamcore.sinks.delta.sink": "DeltaSink",
     "streamcore.sinks.opensearch.settings": "IndexSpec OpenSearchSettings",
     "streamcore.sinks.opensearch.sink": "OpenSearchSink",
+    "streamcore.sinks.parquet.settings": "ParquetFolderSpec ParquetSettings",
+    "streamcore.sinks.parquet.sink": "ParquetSink",
     "streamcore.sinks.postgres.settings": "PostgresSettings TableName TableSpec",
     "streamcore.sinks.postgres.sink": "PostgresSink",
     "streamcore.sinks.sink": "RetryPolicy Sink SinkFactory SinkHooks",
@@ -297,6 +301,9 @@ __all__ = [
     "OpenSearchSettings",
     "OpenSearchSink",
     "OrFinally",
+    "ParquetFolderSpec",
+    "ParquetSettings",
+    "ParquetSink",
     "Pattern",
     "PatternLimits",
     "PatternStream",

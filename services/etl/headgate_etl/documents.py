@@ -10,9 +10,7 @@ from pydantic import Field
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import ServiceSettings
-from streamcore.sinks.delta.settings import DeltaSettings
-from streamcore.sinks.opensearch.settings import OpenSearchSettings
-from streamcore.sinks.postgres.settings import PostgresSettings
+from streamcore.service.config.sinks import SinkDocuments
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 LaneName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
@@ -118,6 +116,7 @@ class RouteTarget(enum.StrEnum):
     KAFKA = "kafka"
     DELTA = "delta"
     OPENSEARCH = "opensearch"
+    PARQUET = "parquet"
     POSTGRES = "postgres"
 
 
@@ -184,17 +183,10 @@ class PublishedMapping(MappingDocument):
     inputs: Annotated[tuple[PublishedInput, ...], Field(min_length=1)] = Field(description="Input topics.")
 
 
-class EtlDocument(MappingDocument, ServiceSettings):
+class EtlDocument(MappingDocument, SinkDocuments, ServiceSettings):
     """Settings of the ETL app, before their names and expressions are checked."""
 
     app: str = Field(
         default="etl",
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
-    )
-    delta: DeltaSettings | None = Field(default=None, description="Delta sink with the tables of its routes.")
-    postgres: PostgresSettings | None = Field(
-        default=None, description="PostgreSQL sink with the tables of its routes."
-    )
-    opensearch: OpenSearchSettings | None = Field(
-        default=None, description="OpenSearch sink with the indexes of its routes."
     )

@@ -24,6 +24,7 @@ from streamcore.sinks.sink import SinkHooks
 from tests.harness.apps.retail_etl import MODEL, ROOT, records, settings
 from tests.harness.apps.small_etl import rates
 from tests.harness.cut_ids import cut_id
+from tests.harness.oracles.parquet_notes import counted_files
 from tests.harness.oracles.retail_etl_sql import RATES, Expected
 
 WHOLE = os.environ.get("HEADGATE_RETAIL")
@@ -83,6 +84,13 @@ def test_delta_tables_equal_the_oracle(tmp_path: Path, shards: int) -> None:
     write_tables(settings(**table_routes("delta"), delta={"tables": tables}, shards=shards))
     frames = {lane: pl.read_delta(str(tmp_path / lane)) for lane in LANES}
     assert frames["sales"].schema["amount"] == pl.Decimal(18, 2)
+    check_tables(frames)
+
+
+def test_parquet_files_equal_the_oracle(tmp_path: Path) -> None:
+    tables = {lane: {"uri": str(tmp_path / lane), "partition_by": ["currency"]} for lane in LANES}
+    write_tables(settings(**table_routes("parquet"), parquet={"tables": tables}, shards=2))
+    frames = {lane: pl.read_parquet(counted_files(tmp_path / lane), hive_partitioning=True) for lane in LANES}
     check_tables(frames)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.delta import sink as delta
+from streamcore.sinks.parquet import sink as parquet
+from streamcore.sinks.parquet.notes import FolderNote
 from streamcore.sinks.postgres import sink as postgres
 from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
@@ -32,6 +34,13 @@ class ForgetfulDelta(delta.DeltaSink):
         return {}
 
 
+class ForgetfulParquet(parquet.ParquetSink):
+    """Never sees which cut was written last."""
+
+    def _is_written(self, note: FolderNote, cut: CutId) -> bool:
+        return False
+
+
 class ForgetfulKafka(ExactlyOnceWriter):
     """Ignores every marker."""
 
@@ -43,6 +52,7 @@ def forget() -> None:
     """Replace the writers of services by these."""
     vars(postgres)["PostgresSink"] = ForgetfulPostgres
     vars(delta)["DeltaSink"] = ForgetfulDelta
+    vars(parquet)["ParquetSink"] = ForgetfulParquet
     vars(runner)["ExactlyOnceWriter"] = ForgetfulKafka
 
 

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from streamcore.sinks.delta.settings import DeltaSettings
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
+from streamcore.sinks.parquet.settings import ParquetSettings
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec, Timeouts
 from streamcore.sinks.sink import RetryPolicy
 
@@ -40,6 +41,7 @@ DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
             "limits": {"documents": 100},
         },
     ),
+    (ParquetSettings, {"tables": {"orders": {"uri": "s3://lake/orders", "partition_by": ["day"]}}}),
 ]
 
 

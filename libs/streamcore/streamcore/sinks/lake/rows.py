@@ -1,8 +1,9 @@
-"""Shapes a cut's rows for a Delta table: orders the columns as the table does, and rejects the rows that do not fit.
+"""Shapes a cut's rows for a table of Parquet files: orders the columns as the table does, and rejects rows that do not
+fit.
 
 The result is a pure function of the rows and the table's schema, so a replayed cut has equal rejected rows.
 
-Delta cannot hold an empty text as a partition value: it reads back as null, whatever writes it. It is written as null.
+A folder cannot name an empty text as a partition value: it reads back as null, whatever writes it. So null is written.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from streamcore.codes import Code
 from streamcore.sinks.sink import RejectedRow
 
 
-class DeltaRowCode(Code):
-    """Codes of rows that the Delta sink rejects."""
+class LakeRowCode(Code):
+    """Codes of rows that the sinks of Parquet files, Delta and Iceberg tables reject."""
 
     NULL = (
         "null",
@@ -82,16 +83,16 @@ def _faults(rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> li
             continue
         values = rows.column(column.name)
         if not column.nullable and (nulls := _true_indexes(values.is_null())):
-            faults.append((DeltaRowCode.NULL, f"{column.name} is null and the table's must not be", nulls))
+            faults.append((LakeRowCode.NULL, f"{column.name} is null and the table's must not be", nulls))
         if types.is_timestamp(values.type):
             epoch_ms = values.cast(pa.int64())
             outside = pc.or_(pc.less(epoch_ms, _YEAR_1_MS), pc.greater_equal(epoch_ms, _YEAR_10000_MS))
             reason = f"{column.name} is not in the years 1 to 9999"
-            faults.append((DeltaRowCode.TIMESTAMP_OUT_OF_RANGE, reason, _true_indexes(outside)))
+            faults.append((LakeRowCode.TIMESTAMP_OUT_OF_RANGE, reason, _true_indexes(outside)))
     if partition_by:
         long = pc.greater(_directory_bytes(rows, partition_by), PARTITION_BYTES)
         reason = f"the partition's name would have more than {PARTITION_BYTES} bytes"
-        faults.append((DeltaRowCode.PARTITION_TOO_LONG, reason, _true_indexes(long)))
+        faults.append((LakeRowCode.PARTITION_TOO_LONG, reason, _true_indexes(long)))
     return faults
 
 
