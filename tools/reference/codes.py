@@ -42,7 +42,8 @@ _DEAD_LETTERS = (
     "counts them by code, and `headgate deadletters replay` sends corrected records to their source again. A row that "
     "the table of a sink rejects is a dead letter without a key: its value is the row as JSON, and the headers `sink` "
     "and `lane` name its target. It names no source record, so `replay` leaves it out. Its code is the server's own "
-    "where PostgreSQL or OpenSearch rejects it: the SQLSTATE, or the type of the error."
+    "where PostgreSQL or OpenSearch rejects it: the SQLSTATE, or the type of the error. The code of a row that a "
+    "webhook rejects is `http_` and the status of the answer."
 )
 _RULES = (
     "The lane `status` has a reply to each control record, with one of these. Errors in rules have no codes: each has "

@@ -113,6 +113,8 @@ if TYPE_CHECKING:
     from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
     from streamcore.sinks.postgres.sink import PostgresSink
     from streamcore.sinks.sink import RetryPolicy, Sink, SinkFactory, SinkHooks
+    from streamcore.sinks.webhook.settings import WebhookSettings, WebhookSpec
+    from streamcore.sinks.webhook.sink import WebhookSink
     from streamcore.spark.launch import run_app
     from streamcore.spark.runner import RestartPolicy, RunSettings
     from streamcore.spark.session import SparkSettings
@@ -199,6 +201,8 @@ _MODULES = {
     "streamcore.sinks.postgres.settings": "PostgresSettings TableName TableSpec",
     "streamcore.sinks.postgres.sink": "PostgresSink",
     "streamcore.sinks.sink": "RetryPolicy Sink SinkFactory SinkHooks",
+    "streamcore.sinks.webhook.settings": "WebhookSettings WebhookSpec",
+    "streamcore.sinks.webhook.sink": "WebhookSink",
     "streamcore.spark.launch": "run_app",
     "streamcore.spark.runner": "RestartPolicy RunSettings",
     "streamcore.spark.session": "SparkSettings",
@@ -360,6 +364,9 @@ __all__ = [
     "ValueTypeMismatch",
     "Variance",
     "WatermarkStrategy",
+    "WebhookSettings",
+    "WebhookSink",
+    "WebhookSpec",
     "WhenFull",
     "WindowView",
     "WindowedStream",

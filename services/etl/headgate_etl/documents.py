@@ -111,13 +111,14 @@ class MaskDocument(Document):
 
 
 class RouteTarget(enum.StrEnum):
-    """Where a route ends: a Kafka topic with JSON values, or a table or an index of a sink."""
+    """Where a route ends: a Kafka topic with JSON values, or a table, an index or an endpoint of a sink."""
 
     KAFKA = "kafka"
     DELTA = "delta"
     OPENSEARCH = "opensearch"
     PARQUET = "parquet"
     POSTGRES = "postgres"
+    WEBHOOK = "webhook"
 
 
 class RouteDocument(Document):
@@ -126,7 +127,8 @@ class RouteDocument(Document):
     name: LaneName = Field(description="Name of the lane.")
     when: str | None = Field(default=None, description="Condition of the rows that the route takes; null: all rows.")
     to: RouteTarget = Field(
-        default=RouteTarget.KAFKA, description="Where the route ends: a Kafka topic, or a table or an index of a sink."
+        default=RouteTarget.KAFKA,
+        description="Where the route ends: a Kafka topic, or a table, an index or an endpoint of a sink.",
     )
     columns: tuple[Name, ...] = Field(default=(), description="Fields of the row, in order; empty: the whole model.")
     key: tuple[Name, ...] = Field(default=(), description="Fields of the record key.")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from headgate_etl.documents import EtlDocument
 
 _NOT_NULL = " not null"
+_ENTRIES = {RouteTarget.OPENSEARCH: "indexes", RouteTarget.WEBHOOK: "endpoints"}
+_ENTRY_NAMES = {"tables": "table", "indexes": "index", "endpoints": "endpoint"}
 _ID_KINDS = (Kind.STRING, Kind.LONG, Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
@@ -108,14 +110,14 @@ def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Prob
 
 
 def check_sinks(settings: EtlDocument, problems: Problems) -> None:
-    """Check that every route to a sink has a table or an index in the sink's settings, and each of these a route."""
+    """Check that every route to a sink has an entry (a table, an index or an endpoint) and each entry a route."""
     sinks = sink_lanes(settings)
     for number, route in enumerate(settings.routes):
         if route.to is RouteTarget.KAFKA:
             continue
-        entry, lanes = sinks.get(route.to, ("indexes" if route.to is RouteTarget.OPENSEARCH else "tables", ()))
+        entry, lanes = sinks.get(route.to, (_ENTRIES.get(route.to, "tables"), ()))
         if route.name not in lanes:
-            what = "index" if entry == "indexes" else "table"
+            what = _ENTRY_NAMES[entry]
             problems.add(f"routes.{number}.to", f"name its {what} in {route.to}.{entry}.{route.name}")
     for target, (entry, lanes) in sinks.items():
         routed = {route.name for route in settings.routes if route.to is target}

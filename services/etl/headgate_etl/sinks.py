@@ -1,4 +1,4 @@
-"""The sinks of the routes to tables and indexes."""
+"""The sinks of the routes to tables, indexes and endpoints."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from streamcore.sinks.opensearch.settings import OpenSearchSettings
 from streamcore.sinks.parquet.settings import ParquetSettings
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec, Timeouts
 from streamcore.sinks.sink import RetryPolicy
+from streamcore.sinks.webhook.settings import WebhookSettings
 
 DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
     (
@@ -41,6 +42,7 @@ DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
             "limits": {"documents": 100},
         },
     ),
+    (WebhookSettings, {"endpoints": {"orders": {"url": "https://hooks.shop/o", "signing_key_file": "key"}}}),
     (ParquetSettings, {"tables": {"orders": {"uri": "s3://lake/orders", "partition_by": ["day"]}}}),
 ]
 

@@ -12,13 +12,14 @@ from streamcore.sinks.delta.settings import DeltaSettings
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
 from streamcore.sinks.parquet.settings import ParquetSettings
 from streamcore.sinks.postgres.settings import PostgresSettings
+from streamcore.sinks.webhook.settings import WebhookSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamcore.sinks.sink import Sink, SinkFactory, SinkHooks
 
-SinkSettings = PostgresSettings | DeltaSettings | OpenSearchSettings | ParquetSettings
+SinkSettings = PostgresSettings | DeltaSettings | OpenSearchSettings | ParquetSettings | WebhookSettings
 
 
 class SinkDocuments(Document):
@@ -32,6 +33,9 @@ class SinkDocuments(Document):
         OpenSearchSettings | None, Field(description="OpenSearch sink with the indexes of its lanes.")
     ] = None
     parquet: Annotated[ParquetSettings | None, Field(description="Parquet sink with the folders of its lanes.")] = None
+    webhook: Annotated[WebhookSettings | None, Field(description="Webhook sink with the endpoints of its lanes.")] = (
+        None
+    )
 
     @property
     def sinks(self) -> Mapping[str, SinkSettings]:
@@ -44,6 +48,8 @@ def sink_lanes(settings: SinkSettings) -> tuple[str, Collection[str]]:
     match settings:
         case OpenSearchSettings():
             return "indexes", settings.indexes
+        case WebhookSettings():
+            return "endpoints", settings.endpoints
         case _:
             return "tables", settings.tables
 
@@ -69,5 +75,9 @@ def sink_factory(settings: SinkSettings, columns: Mapping[str, pa.Schema]) -> Si
                 from streamcore.sinks.parquet.sink import ParquetSink
 
                 return ParquetSink(settings, columns, hooks)
+            case WebhookSettings():
+                from streamcore.sinks.webhook.sink import WebhookSink
+
+                return WebhookSink(settings, columns, hooks)
 
     return make
