@@ -106,6 +106,8 @@ if TYPE_CHECKING:
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
+    from streamcore.sinks.iceberg.settings import IcebergCatalog, IcebergSettings, IcebergTableSpec
+    from streamcore.sinks.iceberg.sink import IcebergSink
     from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
     from streamcore.sinks.opensearch.sink import OpenSearchSink
     from streamcore.sinks.parquet.settings import ParquetFolderSpec, ParquetSettings
@@ -194,6 +196,8 @@ _MODULES = {
     "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
+    "streamcore.sinks.iceberg.settings": "IcebergCatalog IcebergSettings IcebergTableSpec",
+    "streamcore.sinks.iceberg.sink": "IcebergSink",
     "streamcore.sinks.opensearch.settings": "IndexSpec OpenSearchSettings",
     "streamcore.sinks.opensearch.sink": "OpenSearchSink",
     "streamcore.sinks.parquet.settings": "ParquetFolderSpec ParquetSettings",
@@ -274,6 +278,10 @@ __all__ = [
     "Funnel",
     "GlobalWindow",
     "GroupContext",
+    "IcebergCatalog",
+    "IcebergSettings",
+    "IcebergSink",
+    "IcebergTableSpec",
     "InSequence",
     "IndexSpec",
     "JoinedStream",

@@ -115,6 +115,7 @@ class RouteTarget(enum.StrEnum):
 
     KAFKA = "kafka"
     DELTA = "delta"
+    ICEBERG = "iceberg"
     OPENSEARCH = "opensearch"
     PARQUET = "parquet"
     POSTGRES = "postgres"

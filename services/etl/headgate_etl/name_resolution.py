@@ -110,7 +110,7 @@ def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Prob
 
 
 def check_sinks(settings: EtlDocument, problems: Problems) -> None:
-    """Check that every route to a sink has an entry (a table, an index or an endpoint) and each entry a route."""
+    """Check that every route to a sink has an entry there (table, index, endpoint), and each entry a route."""
     sinks = sink_lanes(settings)
     for number, route in enumerate(settings.routes):
         if route.to is RouteTarget.KAFKA:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.delta import sink as delta
+from streamcore.sinks.iceberg import sink as iceberg
+from streamcore.sinks.iceberg.table import OpenIcebergTable
 from streamcore.sinks.parquet import sink as parquet
 from streamcore.sinks.parquet.notes import FolderNote
 from streamcore.sinks.postgres import sink as postgres
@@ -34,6 +36,13 @@ class ForgetfulDelta(delta.DeltaSink):
         return {}
 
 
+class ForgetfulIceberg(iceberg.IcebergSink):
+    """Never sees which cut was written last."""
+
+    def _read_ledger(self, table: OpenIcebergTable, lane: str) -> tuple[int | None, CutId | None]:
+        return super()._read_ledger(table, lane)[0], None
+
+
 class ForgetfulParquet(parquet.ParquetSink):
     """Never sees which cut was written last."""
 
@@ -52,6 +61,7 @@ def forget() -> None:
     """Replace the writers of services by these."""
     vars(postgres)["PostgresSink"] = ForgetfulPostgres
     vars(delta)["DeltaSink"] = ForgetfulDelta
+    vars(iceberg)["IcebergSink"] = ForgetfulIceberg
     vars(parquet)["ParquetSink"] = ForgetfulParquet
     vars(runner)["ExactlyOnceWriter"] = ForgetfulKafka
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from streamcore.sinks.delta.settings import DeltaSettings
+from streamcore.sinks.iceberg.settings import IcebergSettings
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
 from streamcore.sinks.parquet.settings import ParquetSettings
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec, Timeouts
@@ -40,6 +41,13 @@ DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
             "hosts": ["http://search:9200"],
             "indexes": {"documents": {"alias": "products", "id": ["id"], "properties": {"n": {"type": "text"}}}},
             "limits": {"documents": 100},
+        },
+    ),
+    (
+        IcebergSettings,
+        {
+            "catalog": {"options": {"type": "rest", "uri": "https://lake/"}, "secret_env": {"token": "TOKEN"}},
+            "tables": {"orders": {"table": "shop.orders", "merge_schema": True}},
         },
     ),
     (WebhookSettings, {"endpoints": {"orders": {"url": "https://hooks.shop/o", "signing_key_file": "key"}}}),

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from streamcore.service.config.base import Document
 from streamcore.sinks.delta.settings import DeltaSettings
+from streamcore.sinks.iceberg.settings import IcebergSettings
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
 from streamcore.sinks.parquet.settings import ParquetSettings
 from streamcore.sinks.postgres.settings import PostgresSettings
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 
     from streamcore.sinks.sink import Sink, SinkFactory, SinkHooks
 
-SinkSettings = PostgresSettings | DeltaSettings | OpenSearchSettings | ParquetSettings | WebhookSettings
+SinkSettings = (
+    PostgresSettings | DeltaSettings | IcebergSettings | OpenSearchSettings | ParquetSettings | WebhookSettings
+)
 
 
 class SinkDocuments(Document):
     """The part of a document with its sinks, each of which takes the rows of lanes with the names of its entries."""
 
     delta: Annotated[DeltaSettings | None, Field(description="Delta sink with the tables of its lanes.")] = None
+    iceberg: Annotated[IcebergSettings | None, Field(description="Iceberg sink with the tables of its lanes.")] = None
     postgres: Annotated[PostgresSettings | None, Field(description="PostgreSQL sink with the tables of its lanes.")] = (
         None
     )
@@ -67,6 +71,10 @@ def sink_factory(settings: SinkSettings, columns: Mapping[str, pa.Schema]) -> Si
                 from streamcore.sinks.delta.sink import DeltaSink
 
                 return DeltaSink(settings, columns, hooks)
+            case IcebergSettings():
+                from streamcore.sinks.iceberg.sink import IcebergSink
+
+                return IcebergSink(settings, columns, hooks)
             case OpenSearchSettings():
                 from streamcore.sinks.opensearch.sink import OpenSearchSink
 

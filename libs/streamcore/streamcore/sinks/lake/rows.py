@@ -53,8 +53,13 @@ class ShapedRows:
     rejected: Sequence[RejectedRow]
 
 
-def shape_rows(lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> ShapedRows:
-    """Return the rows in the columns of ``table``; columns that the lane lacks are null. Rejected rows are left out."""
+def shape_rows(
+    lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequence[str], *, empty_is_null: bool = True
+) -> ShapedRows:
+    """Return the rows in the columns of ``table``; columns that the lane lacks are null. Rejected rows are left out.
+
+    ``empty_is_null``: the names of folders are the partition values, so an empty text is written as null.
+    """
     rejected: dict[int, RejectedRow] = {}
     for code, reason, indexes in _faults(rows, table, partition_by):
         for index in indexes:
@@ -62,15 +67,15 @@ def shape_rows(lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequen
     if rejected:
         keep = pa.array([index not in rejected for index in range(rows.num_rows)])
         rows = rows.filter(keep)
-    columns = [_column(rows, column, column.name in partition_by) for column in table]
+    columns = [_column(rows, column, empty_is_null and column.name in partition_by) for column in table]
     return ShapedRows(pa.table(columns, schema=table), [rejected[index] for index in sorted(rejected)])
 
 
-def _column(rows: pa.Table, column: pa.Field, partition: bool) -> pa.ChunkedArray | pa.Array:
+def _column(rows: pa.Table, column: pa.Field, empty_is_null: bool) -> pa.ChunkedArray | pa.Array:
     if column.name not in rows.column_names:
         return pa.nulls(rows.num_rows, column.type)
     values = rows.column(column.name)
-    if partition and types.is_string(column.type):
+    if empty_is_null and types.is_string(column.type):
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
     return values.cast(column.type)
 
