@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import enum
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any  # a stream's document is made of anything
+from typing import Annotated, Any, Self  # a stream's document is made of anything
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.config.sinks import SinkDocuments
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+#: The placeholder of a lookup's key.
+KEY = "{key}"
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,100}\Z")
+_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|api-?key", re.IGNORECASE)
 LaneName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
@@ -43,10 +50,18 @@ class ListDocument(Document):
 
 
 class LookupDocument(Document):
-    """A lookup of fields by HTTP: GET url returns a JSON object; 404 means an unknown key, and the fields are null."""
+    """A lookup of fields by HTTP: the answer is a JSON object; 404 means an unknown key, and the fields are null."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^\s]*\{key\}[^\s]*$")] = Field(
-        description="URL with the placeholder {key}."
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] = Field(
+        description="URL with the placeholder {key}, which body may have instead."
+    )
+    body: str | None = Field(
+        default=None,
+        description="JSON body of a POST request, in which {key} becomes the key as a JSON string; null: GET.",
+    )
+    headers: dict[str, str] = Field(default_factory=dict, description="Headers of each request that are no secrets.")
+    secret_headers: dict[str, Path] = Field(
+        default_factory=dict, description="Files with the values of secret headers, by header."
     )
     key: Name = Field(description="Field of the model whose value replaces {key}.")
     adds: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
@@ -61,6 +76,11 @@ class LookupDocument(Document):
     cache_entries: NotNegative = Field(default=100_000, description="Most entries of the cache of one worker.")
     cache_ms: NotNegative = Field(default=60_000, description="Milliseconds that a response is cached.")
     missing_cache_ms: NotNegative = Field(default=10_000, description="Milliseconds that an unknown key is cached.")
+    failure_budget_ms: Positive = Field(
+        default=5_000,
+        description="Most milliseconds of a cut and partition that failing requests may take; then the keys without an "
+        "answer fail without a request. A server that answers nothing is asked once a cut until it answers.",
+    )
     max_response_bytes: Positive = Field(default=1024 * 1024, description="Largest response in bytes.")
     failed: OnMissing = Field(
         default=OnMissing.DEAD_LETTER,
@@ -70,6 +90,22 @@ class LookupDocument(Document):
         default=None, description="File with a token that is sent as Authorization: Bearer."
     )
     ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
+
+    @model_validator(mode="after")
+    def _check_request(self) -> Self:
+        if KEY not in self.url and KEY not in (self.body or ""):
+            raise ValueError(f"url or body must have the placeholder {KEY}")
+        if self.body is not None:
+            try:
+                json.loads(self.body.replace(KEY, '""'))
+            except ValueError as error:
+                raise ValueError(f"body: no JSON, with {KEY} as a string (without quotation marks): {error}") from None
+        for name in (*self.headers, *self.secret_headers):
+            if not _HEADER.match(name):
+                raise ValueError(f"headers: {name!r} is no name of a header")
+        if secret := next((name for name in self.headers if _SECRET_HEADER.search(name)), None):
+            raise ValueError(f"headers: {secret} is a secret; name its file in secret_headers")
+        return self
 
 
 class DeduplicateDocument(Document):
@@ -161,6 +197,11 @@ class MappingDocument(Document):
     )
     lists: dict[str, ListDocument] = Field(default_factory=dict, description="Lists that expressions may use, by name.")
     lookup: LookupDocument | None = Field(default=None, description="HTTP lookup; null: none.")
+    lookups: dict[Name, LookupDocument] = Field(
+        default_factory=dict,
+        description="Further lookups by name, in this order, after lookup; the key of one may be a field that an "
+        "earlier one adds.",
+    )
     derive: dict[Name, str] = Field(
         default_factory=dict, description="Fields of the model that are computed after lookup and deduplication."
     )
@@ -172,6 +213,12 @@ class MappingDocument(Document):
     otherwise: str = Field(
         default=OnMissing.DEAD_LETTER.value, description="Route for rows that no other route takes, or dead_letter."
     )
+
+    @property
+    def all_lookups(self) -> Mapping[str, LookupDocument]:
+        """The lookups in their order, by the path of their entry."""
+        first = {} if self.lookup is None else {"lookup": self.lookup}
+        return first | {f"lookups.{name}": each for name, each in self.lookups.items()}
 
 
 class PublishedInput(InputDocument):

@@ -46,7 +46,7 @@ def read_lists(settings: EtlDocument, problems: Problems) -> dict[str, ListType]
 
 
 def _lookup_fields(settings: EtlDocument) -> tuple[str, ...]:
-    return () if settings.lookup is None else settings.lookup.adds
+    return tuple(name for lookup in settings.all_lookups.values() for name in lookup.adds)
 
 
 def mapped_fields(settings: EtlDocument) -> tuple[str, ...]:
@@ -56,8 +56,9 @@ def mapped_fields(settings: EtlDocument) -> tuple[str, ...]:
 
 
 def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
-    """Check that every field has one origin (the inputs, ``derive`` or ``lookup.adds``), and every name is a field."""
-    origins = {"derive": [*settings.derive], "lookup.adds": [*_lookup_fields(settings)]}
+    """Check that every field has one origin (the inputs, ``derive`` or a lookup), and every name is a field."""
+    origins = {"derive": [*settings.derive]}
+    origins |= {f"{path}.adds": [*lookup.adds] for path, lookup in settings.all_lookups.items()}
     origins |= {f"inputs.{n}.map": [*each.map] for n, each in enumerate(settings.inputs)}
     for path, names in origins.items():
         for name in names:
@@ -73,12 +74,20 @@ def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: P
     for name in mapped_fields(settings):
         if not any(name in each.map for each in settings.inputs):
             problems.add(f"model.{name}", "comes from nowhere; give it to inputs.N.map, derive or lookup.adds")
-    for name in sorted({*settings.derive} & {*_lookup_fields(settings)}):
-        problems.add(f"derive.{name}", "comes from lookup.adds already; keep one of the two")
+    added: dict[str, str] = {}
+    for path, lookup in settings.all_lookups.items():
+        for name in lookup.adds:
+            if name in settings.derive:
+                problems.add(f"derive.{name}", f"comes from {path}.adds already; keep one of the two")
+            if name in added:
+                problems.add(f"{path}.adds.{name}", f"comes from {added[name]}.adds already; keep one of the two")
+            added.setdefault(name, path)
+    if "lookup" in settings.lookups:
+        problems.add("lookups.lookup", "has the name of the entry `lookup`; give it another name")
 
 
 def check_id(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
-    """Check that ``id`` and ``lookup.key`` name fields that inputs provide, and that ids have types with equality."""
+    """Check that ``id`` and the keys of lookups name fields that are there, and that ids have types with equality."""
     for name in settings.id:
         if name not in mapped_fields(settings):
             problems.add(
@@ -86,9 +95,12 @@ def check_id(settings: EtlDocument, model: Mapping[str, Field], problems: Proble
             )
         elif model[name].type.kind not in _ID_KINDS:
             problems.add("id", f"{name!r} is {model[name].type}; an id is a string, a long, a boolean or a timestamp")
-    lookup = settings.lookup
-    if lookup is not None and lookup.key not in mapped_fields(settings):
-        problems.add("lookup.key", f"{lookup.key!r} is no field that inputs provide")
+    known = {*mapped_fields(settings)}
+    for path, lookup in settings.all_lookups.items():
+        if lookup.key not in known:
+            others = "" if path == "lookup" else ", and no earlier lookup adds it"
+            problems.add(f"{path}.key", f"{lookup.key!r} is no field that inputs provide{others}")
+        known |= {*lookup.adds}
 
 
 def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> dict[str, masking.Mask]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -36,9 +37,21 @@ class Customers(BaseHTTPRequestHandler):
             status, body = 503, b""
         elif key == "list":
             body = b"[]"
-        elif key == "slow":
+        elif key.startswith("slow"):
             time.sleep(1)
         self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(OSError):  # who asked may have gone
+            self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        """Answer with what came: the body and a header."""
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).requests[f"POST {document['who']}"] += 1
+        said = f"{document['who']} {self.headers['X-Shop']} {self.headers['X-Key']}"
+        body = json.dumps({"ip": said}).encode()
+        self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -85,3 +98,44 @@ def test_a_failed_look_up_gives_nulls_where_the_settings_allow_it(server: str, t
     output = run(load(tmp_path, mapped, lookup=look), events({"id": "broken"}))
     assert [row["email"] for row in rows(output)] == [None]
     assert letters(output) == []
+
+
+def test_lookups_run_one_after_the_other_and_a_key_may_come_from_an_earlier_one(server: str, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("hush\n")
+    base = server.removesuffix("/customers/{key}")
+    lookups = {
+        "shops": {
+            "url": f"{base}/shops",
+            "body": '{"who": {key}, "n": 1}',
+            "headers": {"X-Shop": "one"},
+            "secret_headers": {"X-Key": str(key)},
+            "key": "email",
+            "adds": ["ip"],
+        }
+    }
+    mapped = {name: text for name, text in MAP.items() if name not in ("email", "ip")}
+    look = {"url": server, "key": "id", "adds": ["email"]}
+    settings = load(tmp_path, mapped, lookup=look, lookups=lookups)
+    output = run(settings, events({"id": 'a"n'}, {"id": "unknown"}))
+    assert {str(row["id"]): (row["email"], row["ip"]) for row in rows(output)} == {
+        'a"n': ('a"n@shop', 'a"n@shop one hush'),
+        "unknown": (None, None),
+    }
+    assert Customers.requests['POST a"n@shop'] == 1
+
+
+def test_a_third_of_dead_keys_holds_a_cut_no_longer_than_the_budget(server: str, tmp_path: Path) -> None:
+    look = {"url": server, "key": "id", "adds": ["email"], "concurrency": 2, "attempts": 3, "pause_ms": 1}
+    look |= {"timeout_ms": 150, "failure_budget_ms": 300}
+    mapped = {name: text for name, text in MAP.items() if name != "email"}
+    keys = [key for n in range(20) for key in (f"a{n}", f"b{n}", "slow" if n == 0 else f"slow{n}")]
+    started_s = time.monotonic()
+    output = run(load(tmp_path, mapped, lookup=look), events(*({"id": key} for key in keys)))
+    held_s = time.monotonic() - started_s
+    assert held_s < 20 * 3 * 0.15 / 2 / 2, "all slow keys together would take 4.5 seconds"
+    assert len(rows(output)) + len(letters(output)) == 60
+    reasons = [reason for code, reason in letters(output) if code == "failed"]
+    assert any("no answer within 150 ms" in reason for reason in reasons)
+    assert any("not asked for, because calls failed for 300 ms of this cut" in reason for reason in reasons)
+    assert not any("Retryable" in reason for reason in reasons)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from streamcore.errors import ConfigError
@@ -31,6 +31,13 @@ class IcebergTableSpec:
     merge_schema: Annotated[
         bool, Field(description="Whether new columns are added to an existing table when it is opened.")
     ] = False
+    keep_snapshots: Annotated[
+        NonNegativeInt,
+        Field(
+            description="Snapshots that the table keeps; older ones are expired from time to time. 0: all, and each "
+            "commit takes longer then by some milliseconds for each ten of them."
+        ),
+    ] = 50
 
     def __post_init__(self) -> None:
         if not _TABLE.match(self.table):

@@ -221,6 +221,8 @@ class IcebergSink:
         state.table.append(shaped.rows, *self._entries(lane, cut))
         state.last = cut
         self._hooks.on_step(IcebergStep.COMMITTED)
+        if spec.keep_snapshots:
+            state.table.expire_snapshots(spec.keep_snapshots)
         return WriteResult(WriteOutcome.COMMITTED, count, shaped.rejected)
 
     def _retry(self, action: Callable[[], T], action_name: str, before_retry: Callable[[], None] = nothing) -> T:

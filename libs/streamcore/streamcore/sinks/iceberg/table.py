@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -143,6 +143,19 @@ class OpenIcebergTable:
             with self._table.transaction() as transaction:
                 transaction.append(rows, snapshot_properties=dict(summary))
                 transaction.set_properties(dict(ledger))
+
+    def expire_snapshots(self, keep: int) -> None:
+        """Remove all but the newest ``keep`` snapshots, and those that a branch or a tag names, if they are many more.
+
+        No file is removed. Another writer may have committed first: then a later call removes them.
+        """
+        snapshots = sorted(self._table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+        named = {ref.snapshot_id for ref in self._table.metadata.refs.values()}
+        old = [snapshot.snapshot_id for snapshot in snapshots[:-keep] if snapshot.snapshot_id not in named]
+        if len(old) <= keep // 4:
+            return
+        with suppress(Retryable), naming_errors(self.spec.table):
+            self._table.maintenance.expire_snapshots().by_ids(old).commit()
 
     def _switch_retries_off(self) -> None:
         """Switch the library's retries off for the next commit, in this process; nothing of it is stored."""

@@ -78,6 +78,17 @@ def test_a_missing_column_is_named_with_the_statement_that_adds_it(tmp_path: Pat
     assert sorted(n or 0 for file in files for n in pq.ParquetFile(file).read()["n"].to_pylist()) == [0] * 10 + [7] * 10
 
 
+def test_old_snapshots_are_expired_and_no_row_is_lost(tmp_path: Path) -> None:
+    tables = {"rows": IcebergTableSpec(TABLE, keep_snapshots=4)}
+    writer = IcebergSink(IcebergSettings(IcebergCatalog(options(tmp_path)), tables), {"rows": SCHEMA})
+    writer.open(_OWNER)
+    for batch in range(12):
+        writer.write(cut_id(batch), {"rows": cut(batch)})
+    assert 4 <= len(iceberg_files.metadata(tmp_path, TABLE)["snapshots"]) <= 5
+    assert iceberg_files.ids(tmp_path, TABLE) == list(range(12 * PER_CUT))
+    assert IcebergSink(writer._settings, {"rows": SCHEMA}).open(_OWNER) == cut_id(11)
+
+
 @pytest.mark.parametrize(
     ("columns", "partition_by", "message"),
     [
