@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import ServiceSettings
 from streamcore.service.config.sinks import SinkDocuments
+from streamcore.sinks.postgres.settings import SslMode
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 #: The placeholder of a lookup's key.
@@ -49,12 +50,33 @@ class ListDocument(Document):
     )
 
 
-class LookupDocument(Document):
-    """A lookup of fields by HTTP: the answer is a JSON object; 404 means an unknown key, and the fields are null."""
+class PostgresLookupDocument(Document):
+    """A query of PostgreSQL for many keys at once."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] = Field(
-        description="URL with the placeholder {key}, which body may have instead."
+    host: str = Field(description="Host name or address of the server.")
+    port: Annotated[int, Field(gt=0, lt=65_536)] = Field(default=5432, description="Port of the server.")
+    database: str = Field(description="Database.")
+    user: str = Field(description="User, who needs to read only.")
+    password_file: Path | None = Field(default=None, description="File with the password.")
+    password_env: str | None = Field(default=None, description="Environment variable with the password.")
+    sslmode: SslMode = Field(default=SslMode.PREFER, description="TLS mode, by the names of PostgreSQL's clients.")
+    ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
+    query: Annotated[str, Field(pattern=r"\{keys\}")] = Field(
+        description="SELECT with the placeholder {keys}, an array, such as SELECT id, segment FROM customers "
+        "WHERE id = ANY({keys}). The first column is the key, the others have the names of adds."
     )
+
+
+class LookupDocument(Document):
+    """A lookup of fields: by HTTP, where the answer is a JSON object and 404 means an unknown key, or in PostgreSQL.
+
+    The fields of an unknown key are null.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = Field(
+        default=None, description="URL with the placeholder {key}, which body may have instead."
+    )
+    postgres: PostgresLookupDocument | None = Field(default=None, description="Query of PostgreSQL, in place of url.")
     body: str | None = Field(
         default=None,
         description="JSON body of a POST request, in which {key} becomes the key as a JSON string; null: GET.",
@@ -93,7 +115,13 @@ class LookupDocument(Document):
 
     @model_validator(mode="after")
     def _check_request(self) -> Self:
-        if KEY not in self.url and KEY not in (self.body or ""):
+        if (self.url is None) == (self.postgres is None):
+            raise ValueError("either url or postgres is needed")
+        if self.url is None:
+            http = ("body", "headers", "secret_headers", "token_file", "ca_file")
+            if unused := [name for name in http if getattr(self, name)]:
+                raise ValueError(f"{unused[0]} is for url, and there is none")
+        elif KEY not in self.url and KEY not in (self.body or ""):
             raise ValueError(f"url or body must have the placeholder {KEY}")
         if self.body is not None:
             try:

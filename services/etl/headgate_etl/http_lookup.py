@@ -14,16 +14,14 @@ import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from urllib.parse import quote, urlsplit
 
 import orjson
-import polars as pl
 
-from headgate_etl.documents import KEY, LookupDocument, OnMissing
-from streamcore.enrich import Answer, Caching, Enrichment, Key, LookupRetries, OnFailure
+from headgate_etl.documents import KEY
+from streamcore.enrich import Answer, Key
 from streamcore.errors import Permanent, Retryable
 
 _OK, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR = 200, 404, 429, 500
@@ -143,31 +141,3 @@ class _UrlParts:
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8").strip()
-
-
-def enrichment(name: str, document: LookupDocument, adds: Mapping[str, pl.DataType]) -> Enrichment:
-    """Build the enrichment that runs the lookup. ``adds``: the types of the added fields, by name."""
-    client = partial(
-        JsonOverHttp,
-        document.url,
-        document.concurrency,
-        document.timeout_ms,
-        document.max_response_bytes,
-        document.token_file,
-        document.ca_file,
-        document.body,
-        document.headers,
-        document.secret_headers,
-    )
-    return Enrichment(
-        name,
-        client,
-        key=(document.key,),
-        columns=adds,
-        concurrency=document.concurrency,
-        timeout_ms=document.timeout_ms,
-        retries=LookupRetries(document.attempts, document.pause_ms),
-        cache=Caching(document.cache_entries, document.cache_ms, document.missing_cache_ms),
-        failure_budget_ms=document.failure_budget_ms,
-        on_failure=OnFailure.LANE if document.failed is OnMissing.DEAD_LETTER else OnFailure.NULL_COLUMNS,
-    )

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from conftest import NewDatabase
 from streamcore.enrich.enricher_pool import close_shared_enrichers
 from tests.harness.apps.small_etl import MAP, events, letters, load, rows, run
 
@@ -139,3 +140,38 @@ def test_a_third_of_dead_keys_holds_a_cut_no_longer_than_the_budget(server: str,
     assert any("no answer within 150 ms" in reason for reason in reasons)
     assert any("not asked for, because calls failed for 300 ms of this cut" in reason for reason in reasons)
     assert not any("Retryable" in reason for reason in reasons)
+
+
+@pytest.mark.postgres
+def test_a_query_of_postgresql_answers_many_keys_at_once(tmp_path: Path, new_database: NewDatabase) -> None:
+    database = new_database()
+    with database.connect() as connection:
+        connection.execute("create table customers (id text primary key, email text)")
+        connection.execute("insert into customers values ('ann', 'ann@shop'), ('50%', '50@shop'), ('nil', null)")
+
+    def find(query: str, *keys: str) -> tuple[dict[str, object], list[str]]:
+        server = {"host": database.host, "port": database.port, "database": database.name, "user": database.user}
+        server |= {"password_file": str(database.password_file), "query": query}
+        look = {"postgres": server, "key": "id", "adds": ["email"], "attempts": 1}
+        mapped = {name: text for name, text in MAP.items() if name != "email"}
+        output = run(load(tmp_path, mapped, lookup=look), events(*({"id": key} for key in keys)))
+        close_shared_enrichers()
+        return {str(row["id"]): row["email"] for row in rows(output)}, [reason for _, reason in letters(output)]
+
+    many = [f"k{n}" for n in range(250)]
+    query = "select id, email from customers where id = any({keys}) and id not like 'x%'"
+    found, reasons = find(query, "ann", "50%", "nil", "'; drop table customers; --", *many)
+    assert reasons == []
+    assert {key: email for key, email in found.items() if email} == {"ann": "ann@shop", "50%": "50@shop"}
+    assert len(found) == 254
+    assert (
+        "the query gives no column email after the key"
+        in find("select id from customers where id = any({keys})", "a")[1][0]
+    )
+    assert (
+        "read-only transaction" in find("delete from customers where id = any({keys}) returning id, email", "ann")[1][0]
+    )
+    (slow,) = find(f"{query} and pg_sleep(5) is not null", "ann")[1]
+    assert "no answer within" in slow or "statement timeout" in slow, "whichever clock is first"
+    with database.connect() as connection:
+        assert connection.execute("select count(*) from customers").fetchall() == [(3,)]

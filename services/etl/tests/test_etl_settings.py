@@ -19,6 +19,7 @@ MODEL = {
     "currency": "string",
 }
 LOOKUP = {"url": "http://h/{key}", "key": "id", "adds": ["email"]}
+DATABASE = {"host": "db", "database": "shop", "user": "reader"}
 INDEX_B = {"hosts": ["http://h:9200"], "indexes": {"b": {"alias": "b", "id": ["id"]}}}
 
 
@@ -80,6 +81,8 @@ def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, st
             {"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}},
             "url or body must have the placeholder {key}",
         ),
+        ({"lookup": {"key": "id", "adds": ["email"]}}, "either url or postgres is needed"),
+        ({"lookup": {"postgres": DATABASE | {"query": "select 1"}, "key": "id", "adds": ["email"]}}, "postgres.query"),
         ({"lookup": LOOKUP | {"body": "{'a': {key}}"}}, "body: no JSON"),
         ({"lookup": LOOKUP | {"headers": {"Api-Key": "hush"}}}, "Api-Key is a secret"),
         ({"lookup": LOOKUP | {"key": "nobody"}}, "lookup.key: 'nobody' is no field that inputs provide"),
