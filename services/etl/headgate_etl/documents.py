@@ -67,16 +67,44 @@ class PostgresLookupDocument(Document):
     )
 
 
-class LookupDocument(Document):
-    """A lookup of fields: by HTTP, where the answer is a JSON object and 404 means an unknown key, or in PostgreSQL.
+class RedisValue(enum.StrEnum):
+    """What the value of a record in Redis is."""
 
-    The fields of an unknown key are null.
+    HASH = "hash"
+    JSON = "json"
+
+
+class RedisLookupDocument(Document):
+    """Records of Redis, or another server that speaks its protocol."""
+
+    host: str = Field(description="Host name or address of the server.")
+    port: Annotated[int, Field(gt=0, lt=65_536)] = Field(default=6379, description="Port of the server.")
+    database: NotNegative = Field(default=0, description="Number of the database.")
+    record_key: Annotated[str, Field(pattern=r"\{key\}")] = Field(
+        default=KEY, description="Name of a record with the placeholder {key}, such as customer:{key}."
+    )
+    value: RedisValue = Field(
+        default=RedisValue.HASH,
+        description="What a record is: a hash, whose fields are text, or a string with a JSON object.",
+    )
+    user: str | None = Field(default=None, description="User; null: the server's default user.")
+    password_file: Path | None = Field(default=None, description="File with the password.")
+    password_env: str | None = Field(default=None, description="Environment variable with the password.")
+    tls: bool = Field(default=False, description="Whether the connection uses TLS.")
+    ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
+
+
+class LookupDocument(Document):
+    """A lookup of fields in one store: by HTTP, in PostgreSQL or in Redis. The fields of an unknown key are null.
+
+    By HTTP, the answer is a JSON object, and 404 means an unknown key.
     """
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = Field(
         default=None, description="URL with the placeholder {key}, which body may have instead."
     )
     postgres: PostgresLookupDocument | None = Field(default=None, description="Query of PostgreSQL, in place of url.")
+    redis: RedisLookupDocument | None = Field(default=None, description="Records of Redis, in place of url.")
     body: str | None = Field(
         default=None,
         description="JSON body of a POST request, in which {key} becomes the key as a JSON string; null: GET.",
@@ -115,8 +143,8 @@ class LookupDocument(Document):
 
     @model_validator(mode="after")
     def _check_request(self) -> Self:
-        if (self.url is None) == (self.postgres is None):
-            raise ValueError("either url or postgres is needed")
+        if sum(store is not None for store in (self.url, self.postgres, self.redis)) != 1:
+            raise ValueError("one of url, postgres and redis is needed")
         if self.url is None:
             http = ("body", "headers", "secret_headers", "token_file", "ca_file")
             if unused := [name for name in http if getattr(self, name)]:

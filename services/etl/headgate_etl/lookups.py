@@ -7,7 +7,7 @@ from functools import partial
 
 import polars as pl
 
-from headgate_etl.documents import LookupDocument, OnMissing
+from headgate_etl.documents import LookupDocument, OnMissing, RedisValue
 from streamcore.enrich import BatchLookupClient, Caching, Enrichment, LookupClient, LookupRetries, OnFailure
 
 
@@ -46,9 +46,27 @@ def _client(document: LookupDocument) -> Callable[[], LookupClient | BatchLookup
             database.sslmode.value,
             database.ca_file,
         )
+    if document.redis is not None:
+        from streamcore.enrich.redis_lookup import RedisLookup
+
+        server = document.redis
+        return partial(
+            RedisLookup,
+            server.host,
+            server.port,
+            server.database,
+            server.record_key,
+            document.adds,
+            server.value is RedisValue.JSON,
+            server.user,
+            server.password_file,
+            server.password_env,
+            server.tls,
+            server.ca_file,
+        )
     from headgate_etl.http_lookup import JsonOverHttp
 
-    assert document.url is not None, "the document is checked: it has one of the two"
+    assert document.url is not None, "the document is checked: it has one of the three"
     return partial(
         JsonOverHttp,
         document.url,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headgate_etl import masking
-from headgate_etl.documents import How, RouteTarget
+from headgate_etl.documents import How, RedisValue, RouteTarget
 from headgate_etl.problems import Problems
 from headgate_etl.sinks import sink_lanes
 from rulecore.language import ListType
@@ -101,6 +101,14 @@ def check_id(settings: EtlDocument, model: Mapping[str, Field], problems: Proble
             others = "" if path == "lookup" else ", and no earlier lookup adds it"
             problems.add(f"{path}.key", f"{lookup.key!r} is no field that inputs provide{others}")
         known |= {*lookup.adds}
+        if lookup.redis is not None and lookup.redis.value is RedisValue.HASH:
+            for name in lookup.adds:
+                if name in model and model[name].type != STRING:
+                    problems.add(
+                        f"{path}.adds.{name}",
+                        f"is {model[name].type}, and the fields of a hash are text; declare it string and convert "
+                        "it in derive, or use value: json",
+                    )
 
 
 def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> dict[str, masking.Mask]:

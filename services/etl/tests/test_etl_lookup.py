@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import socket
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -171,7 +174,76 @@ def test_a_query_of_postgresql_answers_many_keys_at_once(tmp_path: Path, new_dat
     assert (
         "read-only transaction" in find("delete from customers where id = any({keys}) returning id, email", "ann")[1][0]
     )
+    casts = "select id, email from customers where id = any({keys}) or 0 = any({keys}::int[])"
+    found, reasons = find(casts, "1", "two", "3")
+    assert sorted(found) == ["1", "3"]
+    assert len(reasons) == 1
+    assert "two" in reasons[0], "a value that the server rejects fails its own row only"
     (slow,) = find(f"{query} and pg_sleep(5) is not null", "ann")[1]
     assert "no answer within" in slow or "statement timeout" in slow, "whichever clock is first"
     with database.connect() as connection:
         assert connection.execute("select count(*) from customers").fetchall() == [(3,)]
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[dict[str, object]]:
+    """Start a real Redis server with a password; yield the settings of a lookup in it."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("no redis-server on the PATH")
+    (tmp_path / "password").write_text("open sesame")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--requirepass", "open sesame"]
+    with subprocess.Popen([program, *options], cwd=tmp_path, stdout=subprocess.DEVNULL) as child:
+        for _ in range(100):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield {"host": "127.0.0.1", "port": port, "password_file": str(tmp_path / "password")}
+        close_shared_enrichers()
+        child.terminate()
+
+
+def _command(port: object, text: str) -> str:
+    """Send commands in the server's inline form; return what it said."""
+    with socket.create_connection(("127.0.0.1", int(str(port)))) as one, one.makefile("rb") as said:
+        one.sendall(f'AUTH "open sesame"\r\n{text}\r\nQUIT\r\n'.encode())
+        return said.read().decode()
+
+
+def test_records_of_redis_are_hashes_or_json(redis: dict[str, object], tmp_path: Path) -> None:
+    hashes = "HSET c:ann email ann@shop ip 1.1.1.1\r\nHSET c:nil other x\r\nSET c:text words\r\nSET c:bad odd"
+    assert "-" not in _command(redis["port"], f"{hashes}\r\nSET j:ann '{{\"ratio\":0.5}}'\r\nSET j:bad '[]'")
+    mapped = {name: text for name, text in MAP.items() if name not in ("email", "ip", "ratio")}
+    found = {"redis": redis | {"record_key": "c:{key}"}, "key": "id", "adds": ["email", "ip"]}
+    json_too = {"redis": redis | {"record_key": "j:{key}", "value": "json"}, "key": "id", "adds": ["ratio"]}
+    output = run(
+        load(tmp_path, mapped, lookups={"customers": found, "scores": json_too}),
+        events(*({"id": key} for key in ("ann", "nil", "nobody", "text", "bad", *(f"k{n}" for n in range(250))))),
+    )
+    added = {str(row["id"]): (row["email"], row["ip"], row["ratio"]) for row in rows(output)}
+    assert added.pop("ann") == ("ann@shop", "1.1.1.1", 0.5)
+    assert {*added.values()} == {(None, None, None)}
+    assert len(added) == 252
+    reasons = sorted(reason for _, reason in letters(output))
+    assert len(reasons) == 2, "one record of another kind fails its own row only"
+    assert all("WRONGTYPE" in reason for reason in reasons)
+
+
+def test_a_wrong_password_and_a_server_that_went_are_reasons_without_the_password(
+    redis: dict[str, object], tmp_path: Path
+) -> None:
+    mapped = {name: text for name, text in MAP.items() if name != "email"}
+    (tmp_path / "wrong").write_text("wrong-hush")
+    for server, says in (
+        (redis | {"password_file": str(tmp_path / "wrong")}, "WRONGPASS"),
+        (redis | {"port": 1}, "Connect call failed"),
+    ):
+        look = {"redis": server, "key": "id", "adds": ["email"], "pause_ms": 1}
+        ((_, reason),) = letters(run(load(tmp_path, mapped, lookup=look), events({"id": "ann"})))
+        close_shared_enrichers()
+        assert says in reason
+        assert "hush" not in reason
+        assert "Retryable" not in reason

@@ -68,7 +68,7 @@ class Store:
         if self._client is None:
             self._client, _ = await self._with_retries(self._open_client, budget)
 
-    async def fetch(self, keys: Sequence[Key], budget: FailureBudget) -> tuple[Sequence[Answer], int]:
+    async def fetch(self, keys: Sequence[Key], budget: FailureBudget) -> tuple[Sequence[Answer | Exception], int]:
         """Return the answer for each key, and the number of attempts. The client must be open."""
         client = self._client
         assert client is not None
@@ -158,7 +158,7 @@ def _is_our_cancellation(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-async def _call_client(client: LookupClient | BatchLookupClient, keys: Sequence[Key]) -> Sequence[Answer]:
+async def _call_client(client: LookupClient | BatchLookupClient, keys: Sequence[Key]) -> Sequence[Answer | Exception]:
     if not isinstance(client, BatchLookupClient):
         return [await client.get(key) for key in keys]  # one key: see ``keys_per_call``
     answers = await client.get_many(keys)

@@ -171,6 +171,8 @@ class LookupExecutor:
         """Return the values of the added columns in order, or None. ``AnswerTypeMismatch`` names the field."""
         if answer is None:
             return None
+        if isinstance(answer, Exception):
+            raise answer
         if not isinstance(answer, Mapping):
             raise AnswerTypeMismatch(
                 f"the store answered {type(answer).__name__} where a mapping of fields or None was expected"

@@ -42,11 +42,19 @@ class PostgresLookup:
         """Open the first connection, so that a wrong address or login is the reason of all rows."""
         self._idle.append(await self._connect())
 
-    async def get_many(self, keys: Sequence[Key]) -> Mapping[Key, Answer]:
-        """Return the fields of the keys that the query finds. Raise ``Retryable`` or ``Permanent``."""
+    async def get_many(self, keys: Sequence[Key]) -> Mapping[Key, Answer | Exception]:
+        """Return the fields of the keys that the query finds. Raise ``Retryable`` or ``Permanent``.
+
+        If the server rejects a value, each key is asked for alone, so that only its own value can fail it.
+        """
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
             answers = await self._ask(connection, keys)
+        except psycopg.DataError as error:
+            await connection.close()
+            if len(keys) == 1:
+                return {keys[0]: Permanent(self._explain(error))}
+            return {key: answer for one in keys for key, answer in (await self.get_many([one])).items()}
         except psycopg.OperationalError as error:
             await connection.close()
             raise Retryable(self._explain(error)) from None

@@ -45,13 +45,16 @@ class LookupClient(Protocol):
 
 @runtime_checkable
 class BatchLookupClient(Protocol):
-    """A store's client for many keys per call. A key that is missing in the answer was not found."""
+    """A store's client for many keys per call. A key that is missing in the answer was not found.
+
+    An exception in place of an answer fails the lookup of its key, for good.
+    """
 
     async def open(self) -> None:
         """See ``LookupClient``."""
         ...
 
-    async def get_many(self, keys: Sequence[Key]) -> Mapping[Key, Answer]:
+    async def get_many(self, keys: Sequence[Key]) -> Mapping[Key, Answer | Exception]:
         """Return the fields under each key. An exception fails the lookup of all of them."""
         ...
 
