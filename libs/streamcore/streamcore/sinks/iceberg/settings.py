@@ -34,10 +34,10 @@ class IcebergTableSpec:
     keep_snapshots: Annotated[
         NonNegativeInt,
         Field(
-            description="Snapshots that the table keeps; older ones are expired from time to time. 0: all, and each "
-            "commit takes longer then by some milliseconds for each ten of them."
+            description="Snapshots that the table keeps; older ones are expired from time to time. 0: all; each "
+            "commit takes about ten milliseconds longer then for each hundred of them."
         ),
-    ] = 50
+    ] = 100
 
     def __post_init__(self) -> None:
         if not _TABLE.match(self.table):

@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Transaction
 from pyiceberg.transforms import IdentityTransform
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -33,6 +34,7 @@ from streamcore.sinks.iceberg.settings import IcebergTableSpec
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 #: Messages of operating systems, databases and object stores for failures that do not pass by themselves.
 _REJECTION = re.compile(
@@ -78,6 +80,23 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
     """Connect to the catalogue."""
     with naming_errors("of the catalogue"):
         return load_catalog("headgate", **properties)
+
+
+class _QuickTransaction(Transaction):
+    """A transaction that applies its updates to the metadata once.
+
+    The library applies them again, with a deep copy of all snapshots, each of the twenty times that it looks there.
+    """
+
+    _known: tuple[TableMetadata, object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata with the updates so far."""
+        before = self._table.metadata
+        if self._known is None or self._known[0] is not before or self._known[1] is not self._updates:
+            self._known = before, self._updates, super().table_metadata
+        return self._known[2]
 
 
 class OpenIcebergTable:
@@ -140,7 +159,7 @@ class OpenIcebergTable:
         """
         with naming_errors(self.spec.table):
             self._switch_retries_off()
-            with self._table.transaction() as transaction:
+            with _QuickTransaction(self._table) as transaction:
                 transaction.append(rows, snapshot_properties=dict(summary))
                 transaction.set_properties(dict(ledger))
 
