@@ -62,6 +62,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("death", "at"),
     [("fenced", 1), ("file-written", 1), ("file-written", 8), ("before-commit", 3), ("committed", 1), ("committed", 4)],
@@ -78,6 +79,7 @@ def test_a_process_killed_at_any_step_leaves_a_folder_that_its_successor_complet
     assert listed_ids(_folder(place)) == list(range(_CUTS * PER_CUT)), "the files of the killed cut were replaced"
 
 
+@pytest.mark.slow
 def test_files_without_a_note_do_not_count(tmp_path: Path) -> None:
     died = _run(tmp_path / "t", "before-commit", 2)
     assert died.returncode < 0, died.stderr

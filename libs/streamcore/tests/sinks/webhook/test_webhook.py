@@ -164,6 +164,7 @@ def test_a_receiver_that_stays_away_stops_the_cut_and_a_replay_sends_it_whole_wi
     assert list(dict.fromkeys(before)) == again
 
 
+@pytest.mark.slow
 def test_a_process_killed_within_a_cut_loses_nothing_and_repeats_requests_of_that_cut_only(receiver: Receiver) -> None:
     command = [sys.executable, webhook_child.__file__, receiver.url, "4"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
