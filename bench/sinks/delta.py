@@ -1,6 +1,6 @@
-"""Compares Headgate's Delta sink with Spark's: ``python -m bench.sinks.delta``.
+"""Compares Headgate's Delta sink with Spark's, and with its Iceberg and Parquet sinks: ``python -m bench.sinks.delta``.
 
-Each side writes a million rows in cuts of 50,000 to a Delta table. Both read the same Parquet files, one per cut, and
+Each side writes a million rows in cuts of 50,000 to a table. Both read the same Parquet files, one per cut, and
 put the cut's number into each commit (Spark: ``txnAppId`` and ``txnVersion``). Each side runs in a child process. There
 are figures for all cuts with the start, and for the second half of the cuts, in which a JVM is warm. DuckDB compares
 count and sums of the table's rows with those of the files.
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -27,6 +28,11 @@ from bench.harness.result import Result, show
 from bench.harness.yardstick import Yardstick
 from headgate.local import jars, java
 from tests.harness.cut_ids import cut_id
+from tests.harness.oracles import iceberg_files
+from tests.harness.oracles.parquet_notes import counted_files
+
+if TYPE_CHECKING:
+    from streamcore.sinks.sink import Sink
 
 _SCHEMA = pa.schema(
     [
@@ -118,31 +124,62 @@ def _measure(side: str, cuts: Path, table: Path, rows: int, *, partitioned: bool
         "cpu_seconds_per_million": round(end.total * 1e6 / rows, 2),
         "load_average": load_average(),
         **yardstick.figures(),
-        **_check(cuts, table),
+        **_check(cuts, _FILES.get(side, _delta_files)(table)),
     }
 
 
-def _check(cuts: Path, table: Path) -> Result:
-    """Raise ``RuntimeError`` unless the files in the log of the table hold the rows of all cuts."""
+def _delta_files(table: Path) -> list[str]:
     adds = [orjson.loads(x) for f in (table / "_delta_log").glob("*.json") for x in f.read_bytes().splitlines()]
     removed = {a["remove"]["path"] for a in adds if "remove" in a}
-    listed = [str(table / a["add"]["path"]) for a in adds if "add" in a and a["add"]["path"] not in removed]
+    return [str(table / a["add"]["path"]) for a in adds if "add" in a and a["add"]["path"] not in removed]
+
+
+def _iceberg_files(table: Path) -> list[str]:
+    return [str(file) for file in iceberg_files.live_files(table, "bench.rows")]
+
+
+def _check(cuts: Path, listed: list[str]) -> Result:
+    """Raise ``RuntimeError`` unless the files of the table hold the rows of all cuts."""
     query = 'SELECT count(*), sum(id), sum(amount), sum(epoch_ms("at")), sum(quantity) FROM read_parquet(?)'
     with duckdb.connect() as connection:
         found = connection.execute(query, [listed]).fetchone()
         given = connection.execute(query, [[str(cut) for cut in cuts.glob("*.parquet")]]).fetchone()
     if found != given:
-        raise RuntimeError(f"table {table}: count and sums are {found}, expected {given}")
+        raise RuntimeError(f"{len(listed)} files: count and sums are {found}, expected {given}")
     return {"checked": True, "files": len(listed)}
 
 
 def _write_with_headgate(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
-    from streamcore.cuts.writer_id import WriterId
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
 
     spec = DeltaTableSpec(str(table), ("day",) if partitioned else ())
-    sink = DeltaSink(DeltaSettings({"rows": spec}), {"rows": _SCHEMA})
+    _write_cuts(DeltaSink(DeltaSettings({"rows": spec}), {"rows": _SCHEMA}), cuts)
+
+
+def _write_parquet(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
+    from streamcore.sinks.parquet.settings import ParquetFolderSpec, ParquetSettings
+    from streamcore.sinks.parquet.sink import ParquetSink
+
+    spec = ParquetFolderSpec(table, ("day",) if partitioned else ())
+    _write_cuts(ParquetSink(ParquetSettings({"rows": spec}), {"rows": _SCHEMA}), cuts)
+
+
+def _write_iceberg(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
+    from streamcore.sinks.iceberg.settings import IcebergCatalog, IcebergSettings, IcebergTableSpec
+    from streamcore.sinks.iceberg.sink import IcebergSink
+
+    table.mkdir()
+    catalog = IcebergCatalog(
+        {"type": "sql", "uri": f"sqlite:///{table}/catalog.db", "warehouse": f"file://{table}/warehouse"}
+    )
+    spec = IcebergTableSpec("bench.rows", ("day",) if partitioned else ())
+    _write_cuts(IcebergSink(IcebergSettings(catalog, {"rows": spec}), {"rows": _SCHEMA}), cuts)
+
+
+def _write_cuts(sink: Sink, cuts: list[Path]) -> None:
+    from streamcore.cuts.writer_id import WriterId
+
     sink.open(WriterId("bench", 1))
     for batch, cut in enumerate(cuts):
         rows = pq.read_table(cut, schema=_SCHEMA)
@@ -174,7 +211,13 @@ def _report_rows(rows: int) -> None:
     sys.stdout.buffer.flush()
 
 
-_SIDES: dict[str, Callable[..., None]] = {"headgate": _write_with_headgate, "spark": _write_with_spark}
+_SIDES: dict[str, Callable[..., None]] = {
+    "headgate": _write_with_headgate,
+    "spark": _write_with_spark,
+    "iceberg": _write_iceberg,
+    "parquet": _write_parquet,
+}
+_FILES: dict[str, Callable[[Path], list[str]]] = {"iceberg": _iceberg_files, "parquet": counted_files}
 
 if __name__ == "__main__":
     sys.exit(main())

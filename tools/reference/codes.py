@@ -24,7 +24,7 @@ from streamcore.codes import Code, ExitCode
 from streamcore.control.status import DriverPhase
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.service.main import ServiceExit
-from streamcore.sinks.delta.rows import DeltaRowCode
+from streamcore.sinks.lake.rows import LakeRowCode
 from streamcore.sinks.opensearch.bulk_lines import DocumentCode
 from streamcore.sinks.postgres.row_checks import PostgresRowCode
 from streamcore.windowing.model import DropReason
@@ -42,7 +42,8 @@ _DEAD_LETTERS = (
     "counts them by code, and `headgate deadletters replay` sends corrected records to their source again. A row that "
     "the table of a sink rejects is a dead letter without a key: its value is the row as JSON, and the headers `sink` "
     "and `lane` name its target. It names no source record, so `replay` leaves it out. Its code is the server's own "
-    "where PostgreSQL or OpenSearch rejects it: the SQLSTATE, or the type of the error."
+    "where PostgreSQL or OpenSearch rejects it: the SQLSTATE, or the type of the error. The code of a row that a "
+    "webhook rejects is `http_` and the status of the answer."
 )
 _RULES = (
     "The lane `status` has a reply to each control record, with one of these. Errors in rules have no codes: each has "
@@ -52,7 +53,7 @@ _OPERATOR = "`kubectl describe streamapp` shows phase, conditions, the last upgr
 _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
     ("Dead letters", _DEAD_LETTERS): (
         *(RejectCode, DeadLetterCode, RowCode, ProductCode),
-        *(PostgresRowCode, DeltaRowCode, DocumentCode),
+        *(PostgresRowCode, LakeRowCode, DocumentCode),
     ),
     ("Late rows", ""): (DropReason,),
     ("Rules and lists", _RULES): (StatusKind,),

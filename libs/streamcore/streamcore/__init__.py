@@ -118,11 +118,17 @@ if TYPE_CHECKING:
     from streamcore.service.program.settings import ProgramSettings, ProgramStream
     from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
     from streamcore.sinks.delta.sink import DeltaSink
+    from streamcore.sinks.iceberg.settings import IcebergCatalog, IcebergSettings, IcebergTableSpec
+    from streamcore.sinks.iceberg.sink import IcebergSink
     from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
     from streamcore.sinks.opensearch.sink import OpenSearchSink
+    from streamcore.sinks.parquet.settings import ParquetFolderSpec, ParquetSettings
+    from streamcore.sinks.parquet.sink import ParquetSink
     from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
     from streamcore.sinks.postgres.sink import PostgresSink
     from streamcore.sinks.sink import RetryPolicy, Sink, SinkFactory, SinkHooks
+    from streamcore.sinks.webhook.settings import WebhookSettings, WebhookSpec
+    from streamcore.sinks.webhook.sink import WebhookSink
     from streamcore.spark.launch import run_app
     from streamcore.spark.runner import RestartPolicy, RunSettings
     from streamcore.spark.session import SparkSettings
@@ -204,11 +210,17 @@ _MODULES = {
     "streamcore.service.program.settings": "ProgramSettings ProgramStream",
     "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
     "streamcore.sinks.delta.sink": "DeltaSink",
+    "streamcore.sinks.iceberg.settings": "IcebergCatalog IcebergSettings IcebergTableSpec",
+    "streamcore.sinks.iceberg.sink": "IcebergSink",
     "streamcore.sinks.opensearch.settings": "IndexSpec OpenSearchSettings",
     "streamcore.sinks.opensearch.sink": "OpenSearchSink",
+    "streamcore.sinks.parquet.settings": "ParquetFolderSpec ParquetSettings",
+    "streamcore.sinks.parquet.sink": "ParquetSink",
     "streamcore.sinks.postgres.settings": "PostgresSettings TableName TableSpec",
     "streamcore.sinks.postgres.sink": "PostgresSink",
     "streamcore.sinks.sink": "RetryPolicy Sink SinkFactory SinkHooks",
+    "streamcore.sinks.webhook.settings": "WebhookSettings WebhookSpec",
+    "streamcore.sinks.webhook.sink": "WebhookSink",
     "streamcore.spark.launch": "run_app",
     "streamcore.spark.runner": "RestartPolicy RunSettings",
     "streamcore.spark.session": "SparkSettings",
@@ -280,6 +292,10 @@ __all__ = [
     "Funnel",
     "GlobalWindow",
     "GroupContext",
+    "IcebergCatalog",
+    "IcebergSettings",
+    "IcebergSink",
+    "IcebergTableSpec",
     "InSequence",
     "IndexSpec",
     "JoinedStream",
@@ -312,6 +328,9 @@ __all__ = [
     "OpenSearchSettings",
     "OpenSearchSink",
     "OrFinally",
+    "ParquetFolderSpec",
+    "ParquetSettings",
+    "ParquetSink",
     "Pattern",
     "PatternLimits",
     "PatternStream",
@@ -370,6 +389,9 @@ __all__ = [
     "ValueTypeMismatch",
     "Variance",
     "WatermarkStrategy",
+    "WebhookSettings",
+    "WebhookSink",
+    "WebhookSpec",
     "WhenFull",
     "WindowView",
     "WindowedStream",

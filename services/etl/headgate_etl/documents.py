@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import enum
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any  # a stream's document is made of anything
+from typing import Annotated, Any, Self  # a stream's document is made of anything
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import ServiceSettings
-from streamcore.sinks.delta.settings import DeltaSettings
-from streamcore.sinks.opensearch.settings import OpenSearchSettings
-from streamcore.sinks.postgres.settings import PostgresSettings
+from streamcore.service.config.sinks import SinkDocuments
+from streamcore.sinks.postgres.settings import SslMode
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+#: The placeholder of a lookup's key.
+KEY = "{key}"
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,100}\Z")
+_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|api-?key", re.IGNORECASE)
 LaneName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
@@ -70,11 +76,68 @@ class ListDocument(Document):
     )
 
 
-class LookupDocument(Document):
-    """A lookup of fields by HTTP: GET url returns a JSON object; 404 means an unknown key, and the fields are null."""
+class PostgresLookupDocument(Document):
+    """A query of PostgreSQL for many keys at once."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^\s]*\{key\}[^\s]*$")] = Field(
-        description="URL with the placeholder {key}."
+    host: str = Field(description="Host name or address of the server.")
+    port: Annotated[int, Field(gt=0, lt=65_536)] = Field(default=5432, description="Port of the server.")
+    database: str = Field(description="Database.")
+    user: str = Field(description="User, who needs to read only.")
+    password_file: Path | None = Field(default=None, description="File with the password.")
+    password_env: str | None = Field(default=None, description="Environment variable with the password.")
+    sslmode: SslMode = Field(default=SslMode.PREFER, description="TLS mode, by the names of PostgreSQL's clients.")
+    ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
+    query: Annotated[str, Field(pattern=r"\{keys\}")] = Field(
+        description="SELECT with the placeholder {keys}, an array, such as SELECT id, segment FROM customers "
+        "WHERE id = ANY({keys}). The first column is the key, the others have the names of adds."
+    )
+
+
+class RedisValue(enum.StrEnum):
+    """What the value of a record in Redis is."""
+
+    HASH = "hash"
+    JSON = "json"
+
+
+class RedisLookupDocument(Document):
+    """Records of Redis, or another server that speaks its protocol."""
+
+    host: str = Field(description="Host name or address of the server.")
+    port: Annotated[int, Field(gt=0, lt=65_536)] = Field(default=6379, description="Port of the server.")
+    database: NotNegative = Field(default=0, description="Number of the database.")
+    record_key: Annotated[str, Field(pattern=r"\{key\}")] = Field(
+        default=KEY, description="Name of a record with the placeholder {key}, such as customer:{key}."
+    )
+    value: RedisValue = Field(
+        default=RedisValue.HASH,
+        description="What a record is: a hash, whose fields are text, or a string with a JSON object.",
+    )
+    user: str | None = Field(default=None, description="User; null: the server's default user.")
+    password_file: Path | None = Field(default=None, description="File with the password.")
+    password_env: str | None = Field(default=None, description="Environment variable with the password.")
+    tls: bool = Field(default=False, description="Whether the connection uses TLS.")
+    ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
+
+
+class LookupDocument(Document):
+    """A lookup of fields in one store: by HTTP, in PostgreSQL or in Redis. The fields of an unknown key are null.
+
+    By HTTP, the answer is a JSON object, and 404 means an unknown key.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = Field(
+        default=None, description="URL with the placeholder {key}, which body may have instead."
+    )
+    postgres: PostgresLookupDocument | None = Field(default=None, description="Query of PostgreSQL, in place of url.")
+    redis: RedisLookupDocument | None = Field(default=None, description="Records of Redis, in place of url.")
+    body: str | None = Field(
+        default=None,
+        description="JSON body of a POST request, in which {key} becomes the key as a JSON string; null: GET.",
+    )
+    headers: dict[str, str] = Field(default_factory=dict, description="Headers of each request that are no secrets.")
+    secret_headers: dict[str, Path] = Field(
+        default_factory=dict, description="Files with the values of secret headers, by header."
     )
     key: Name = Field(description="Field of the model whose value replaces {key}.")
     adds: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
@@ -89,6 +152,11 @@ class LookupDocument(Document):
     cache_entries: NotNegative = Field(default=100_000, description="Most entries of the cache of one worker.")
     cache_ms: NotNegative = Field(default=60_000, description="Milliseconds that a response is cached.")
     missing_cache_ms: NotNegative = Field(default=10_000, description="Milliseconds that an unknown key is cached.")
+    failure_budget_ms: Positive = Field(
+        default=5_000,
+        description="Most milliseconds of a cut and partition that failing requests may take; then the keys without an "
+        "answer fail without a request. A server that answers nothing is asked once a cut until it answers.",
+    )
     max_response_bytes: Positive = Field(default=1024 * 1024, description="Largest response in bytes.")
     failed: OnMissing = Field(
         default=OnMissing.DEAD_LETTER,
@@ -98,6 +166,28 @@ class LookupDocument(Document):
         default=None, description="File with a token that is sent as Authorization: Bearer."
     )
     ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
+
+    @model_validator(mode="after")
+    def _check_request(self) -> Self:
+        if sum(store is not None for store in (self.url, self.postgres, self.redis)) != 1:
+            raise ValueError("one of url, postgres and redis is needed")
+        if self.url is None:
+            http = ("body", "headers", "secret_headers", "token_file", "ca_file")
+            if unused := [name for name in http if getattr(self, name)]:
+                raise ValueError(f"{unused[0]} is for url, and there is none")
+        elif KEY not in self.url and KEY not in (self.body or ""):
+            raise ValueError(f"url or body must have the placeholder {KEY}")
+        if self.body is not None:
+            try:
+                json.loads(self.body.replace(KEY, '""'))
+            except ValueError as error:
+                raise ValueError(f"body: no JSON, with {KEY} as a string (without quotation marks): {error}") from None
+        for name in (*self.headers, *self.secret_headers):
+            if not _HEADER.match(name):
+                raise ValueError(f"headers: {name!r} is no name of a header")
+        if secret := next((name for name in self.headers if _SECRET_HEADER.search(name)), None):
+            raise ValueError(f"headers: {secret} is a secret; name its file in secret_headers")
+        return self
 
 
 class DeduplicateDocument(Document):
@@ -145,12 +235,15 @@ class MaskDocument(Document):
 
 
 class RouteTarget(enum.StrEnum):
-    """Where a route ends: a Kafka topic with JSON values, or a table or an index of a sink."""
+    """Where a route ends: a Kafka topic with JSON values, or a table, an index or an endpoint of a sink."""
 
     KAFKA = "kafka"
     DELTA = "delta"
+    ICEBERG = "iceberg"
     OPENSEARCH = "opensearch"
+    PARQUET = "parquet"
     POSTGRES = "postgres"
+    WEBHOOK = "webhook"
 
 
 class RouteDocument(Document):
@@ -159,7 +252,8 @@ class RouteDocument(Document):
     name: LaneName = Field(description="Name of the lane.")
     when: str | None = Field(default=None, description="Condition of the rows that the route takes; null: all rows.")
     to: RouteTarget = Field(
-        default=RouteTarget.KAFKA, description="Where the route ends: a Kafka topic, or a table or an index of a sink."
+        default=RouteTarget.KAFKA,
+        description="Where the route ends: a Kafka topic, or a table, an index or an endpoint of a sink.",
     )
     columns: tuple[Name, ...] = Field(default=(), description="Fields of the row, in order; empty: the whole model.")
     key: tuple[Name, ...] = Field(default=(), description="Fields of the record key.")
@@ -191,6 +285,11 @@ class MappingDocument(Document):
     )
     lists: dict[str, ListDocument] = Field(default_factory=dict, description="Lists that expressions may use, by name.")
     lookup: LookupDocument | None = Field(default=None, description="HTTP lookup; null: none.")
+    lookups: dict[Name, LookupDocument] = Field(
+        default_factory=dict,
+        description="Further lookups by name, in this order, after lookup; the key of one may be a field that an "
+        "earlier one adds.",
+    )
     derive: dict[Name, str] = Field(
         default_factory=dict, description="Fields of the model that are computed after lookup and deduplication."
     )
@@ -202,6 +301,12 @@ class MappingDocument(Document):
     otherwise: str = Field(
         default=OnMissing.DEAD_LETTER.value, description="Route for rows that no other route takes, or dead_letter."
     )
+
+    @property
+    def all_lookups(self) -> Mapping[str, LookupDocument]:
+        """The lookups in their order, by the path of their entry."""
+        first = {} if self.lookup is None else {"lookup": self.lookup}
+        return first | {f"lookups.{name}": each for name, each in self.lookups.items()}
 
 
 class PublishedInput(InputDocument):
@@ -236,7 +341,7 @@ class MappingTestDocument(Document):
     )
 
 
-class EtlDocument(MappingDocument, ServiceSettings):
+class EtlDocument(MappingDocument, SinkDocuments, ServiceSettings):
     """Settings of the ETL app, before their names and expressions are checked."""
 
     app: str = Field(
@@ -247,13 +352,6 @@ class EtlDocument(MappingDocument, ServiceSettings):
         default_factory=dict,
         description="Files with the keys that expressions name, as in hmac_sha256(card, secret('cards')); at least 16 "
         "bytes each. Workers read them; no document, log or dead letter contains a key.",
-    )
-    delta: DeltaSettings | None = Field(default=None, description="Delta sink with the tables of its routes.")
-    postgres: PostgresSettings | None = Field(
-        default=None, description="PostgreSQL sink with the tables of its routes."
-    )
-    opensearch: OpenSearchSettings | None = Field(
-        default=None, description="OpenSearch sink with the indexes of its routes."
     )
     tests: tuple[MappingTestDocument, ...] = Field(
         default=(), description="Tests of the mapping, which headgate etl test runs; the app does not read them."

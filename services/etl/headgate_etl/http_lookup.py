@@ -1,28 +1,27 @@
-"""Looks up fields by HTTP: one GET request per key, answered with a JSON object.
+"""Looks up fields by HTTP: one request per key, GET or POST, answered with a JSON object.
 
 The requests run on a thread pool, with persistent ``http.client`` connections; the number of threads limits the
 requests in flight. 404 means an unknown key. 429 and 5xx are retried. Other statuses, redirections and responses that
-are not a JSON object fail at once. Each worker reads the token from its file.
+are not a JSON object fail at once. Each worker reads the token and the secret headers from their files.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from urllib.parse import quote, urlsplit
 
 import orjson
-import polars as pl
 
-from headgate_etl.documents import LookupDocument, OnMissing
-from streamcore.enrich import Answer, Caching, Enrichment, Key, LookupRetries, OnFailure
+from headgate_etl.documents import KEY
+from streamcore.enrich import Answer, Key
 from streamcore.errors import Permanent, Retryable
 
 _OK, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR = 200, 404, 429, 500
@@ -30,7 +29,7 @@ _OK, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR = 200, 404, 429, 500
 
 @dataclass
 class JsonOverHttp:
-    """The ``streamcore.enrich.LookupClient`` of the lookup. ``url`` has the placeholder ``{key}``."""
+    """The ``streamcore.enrich.LookupClient`` of the lookup. ``url`` or ``body`` has the placeholder ``{key}``."""
 
     url: str
     threads: int
@@ -38,12 +37,17 @@ class JsonOverHttp:
     max_response_bytes: int
     token_file: Path | None = None
     ca_file: Path | None = None
+    body: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret_headers: Mapping[str, Path] = field(default_factory=dict)
     _idle: SimpleQueue[http.client.HTTPConnection] = field(default_factory=SimpleQueue, repr=False)
 
     async def open(self) -> None:
         """Read the token and start the threads. Connections are opened by the first requests."""
-        token = None if self.token_file is None else self.token_file.read_text(encoding="utf-8").strip()
+        token = None if self.token_file is None else _read(self.token_file)
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._headers |= {} if self.body is None else {"Content-Type": "application/json"}
+        self._headers |= dict(self.headers) | {name: _read(path) for name, path in self.secret_headers.items()}
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="lookup")
 
     async def get(self, key: Key) -> Answer:
@@ -78,7 +82,9 @@ class JsonOverHttp:
         """Send the request, read the response, and keep the connection for the next request if it is still open."""
         parts = self._url_parts
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        connection.request("GET", path.replace("{key}", quote(key, safe="")) or "/", headers=self._headers)
+        path = path.replace(KEY, quote(key, safe="")) or "/"
+        body = None if self.body is None else self.body.replace(KEY, json.dumps(key)).encode()
+        connection.request("GET" if body is None else "POST", path, body, self._headers)
         response = connection.getresponse()
         body = response.read(self.max_response_bytes + 1)
         if response.isclosed():
@@ -133,25 +139,5 @@ class _UrlParts:
         return cls(parts.scheme == "https", parts.netloc, parts.path, parts.query)
 
 
-def enrichment(document: LookupDocument, adds: Mapping[str, pl.DataType]) -> Enrichment:
-    """Build the enrichment that runs the lookup. ``adds``: the types of the added fields, by name."""
-    client = partial(
-        JsonOverHttp,
-        document.url,
-        document.concurrency,
-        document.timeout_ms,
-        document.max_response_bytes,
-        document.token_file,
-        document.ca_file,
-    )
-    return Enrichment(
-        "lookup",
-        client,
-        key=(document.key,),
-        columns=adds,
-        concurrency=document.concurrency,
-        timeout_ms=document.timeout_ms,
-        retries=LookupRetries(document.attempts, document.pause_ms),
-        cache=Caching(document.cache_entries, document.cache_ms, document.missing_cache_ms),
-        on_failure=OnFailure.LANE if document.failed is OnMissing.DEAD_LETTER else OnFailure.NULL_COLUMNS,
-    )
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip()

@@ -157,7 +157,7 @@ def check_fits(before: EtlDocuments, after: EtlDocuments) -> None:
 
 def _fixed_entries(old: EtlDocument, new: EtlDocument) -> Iterator[str]:
     """Yield what differs and must not: state is stored by it, or it names files of the machine."""
-    for name in ("id", "deduplicate", "lookup"):
+    for name in ("id", "deduplicate", "lookup", "lookups"):
         if getattr(old, name) != getattr(new, name):
             yield f"{name} would be another"
     ignored = Problems()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headgate_etl import masking
-from headgate_etl.documents import How, RouteTarget
+from headgate_etl.documents import How, RedisValue, RouteTarget
 from headgate_etl.problems import Problems
 from headgate_etl.sinks import sink_lanes
 from rulecore.language import ListType
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headgate_etl.documents import EtlDocument
 
 _NOT_NULL = " not null"
+_ENTRIES = {RouteTarget.OPENSEARCH: "indexes", RouteTarget.WEBHOOK: "endpoints"}
+_ENTRY_NAMES = {"tables": "table", "indexes": "index", "endpoints": "endpoint"}
 _ID_KINDS = (Kind.STRING, Kind.LONG, Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
@@ -52,7 +54,7 @@ def read_lists(settings: EtlDocument, problems: Problems) -> dict[str, ListType]
 
 
 def _lookup_fields(settings: EtlDocument) -> tuple[str, ...]:
-    return () if settings.lookup is None else settings.lookup.adds
+    return tuple(name for lookup in settings.all_lookups.values() for name in lookup.adds)
 
 
 def mapped_fields(settings: EtlDocument) -> tuple[str, ...]:
@@ -62,8 +64,9 @@ def mapped_fields(settings: EtlDocument) -> tuple[str, ...]:
 
 
 def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
-    """Check that every field has one origin (the inputs, ``derive`` or ``lookup.adds``), and every name is a field."""
-    origins = {"derive": [*settings.derive], "lookup.adds": [*_lookup_fields(settings)]}
+    """Check that every field has one origin (the inputs, ``derive`` or a lookup), and every name is a field."""
+    origins = {"derive": [*settings.derive]}
+    origins |= {f"{path}.adds": [*lookup.adds] for path, lookup in settings.all_lookups.items()}
     origins |= {f"inputs.{n}.map": [*each.map] for n, each in enumerate(settings.inputs)}
     for path, names in origins.items():
         for name in names:
@@ -79,12 +82,20 @@ def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: P
     for name in mapped_fields(settings):
         if not any(name in each.map for each in settings.inputs):
             problems.add(f"model.{name}", "comes from nowhere; give it to inputs.N.map, derive or lookup.adds")
-    for name in sorted({*settings.derive} & {*_lookup_fields(settings)}):
-        problems.add(f"derive.{name}", "comes from lookup.adds already; keep one of the two")
+    added: dict[str, str] = {}
+    for path, lookup in settings.all_lookups.items():
+        for name in lookup.adds:
+            if name in settings.derive:
+                problems.add(f"derive.{name}", f"comes from {path}.adds already; keep one of the two")
+            if name in added:
+                problems.add(f"{path}.adds.{name}", f"comes from {added[name]}.adds already; keep one of the two")
+            added.setdefault(name, path)
+    if "lookup" in settings.lookups:
+        problems.add("lookups.lookup", "has the name of the entry `lookup`; give it another name")
 
 
 def check_id(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
-    """Check that ``id`` and ``lookup.key`` name fields that inputs provide, and that ids have types with equality."""
+    """Check that ``id`` and the keys of lookups name fields that are there, and that ids have types with equality."""
     for name in settings.id:
         if name not in mapped_fields(settings):
             problems.add(
@@ -92,9 +103,20 @@ def check_id(settings: EtlDocument, model: Mapping[str, Field], problems: Proble
             )
         elif model[name].type.kind not in _ID_KINDS:
             problems.add("id", f"{name!r} is {model[name].type}; an id is a string, a long, a boolean or a timestamp")
-    lookup = settings.lookup
-    if lookup is not None and lookup.key not in mapped_fields(settings):
-        problems.add("lookup.key", f"{lookup.key!r} is no field that inputs provide")
+    known = {*mapped_fields(settings)}
+    for path, lookup in settings.all_lookups.items():
+        if lookup.key not in known:
+            others = "" if path == "lookup" else ", and no earlier lookup adds it"
+            problems.add(f"{path}.key", f"{lookup.key!r} is no field that inputs provide{others}")
+        known |= {*lookup.adds}
+        if lookup.redis is not None and lookup.redis.value is RedisValue.HASH:
+            for name in lookup.adds:
+                if name in model and model[name].type != STRING:
+                    problems.add(
+                        f"{path}.adds.{name}",
+                        f"is {model[name].type}, and the fields of a hash are text; declare it string and convert "
+                        "it in derive, or use value: json",
+                    )
 
 
 def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> dict[str, masking.Mask]:
@@ -128,14 +150,14 @@ def check_secrets(settings: EtlDocument, problems: Problems) -> None:
 
 
 def check_sinks(settings: EtlDocument, problems: Problems) -> None:
-    """Check that every route to a sink has a table or an index in the sink's settings, and each of these a route."""
+    """Check that every route to a sink has an entry there (table, index, endpoint), and each entry a route."""
     sinks = sink_lanes(settings)
     for number, route in enumerate(settings.routes):
         if route.to is RouteTarget.KAFKA:
             continue
-        entry, lanes = sinks.get(route.to, ("indexes" if route.to is RouteTarget.OPENSEARCH else "tables", ()))
+        entry, lanes = sinks.get(route.to, (_ENTRIES.get(route.to, "tables"), ()))
         if route.name not in lanes:
-            what = "index" if entry == "indexes" else "table"
+            what = _ENTRY_NAMES[entry]
             problems.add(f"routes.{number}.to", f"name its {what} in {route.to}.{entry}.{route.name}")
     for target, (entry, lanes) in sinks.items():
         routed = {route.name for route in settings.routes if route.to is target}

@@ -1,4 +1,4 @@
-"""The sinks of the routes to tables and indexes."""
+"""The sinks of the routes to tables, indexes and endpoints."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from headgate_etl.documents import EtlDocument, RouteTarget
-from streamcore.service.config.sinks import SinkSettings, sink_factory
-from streamcore.sinks.opensearch.settings import OpenSearchSettings
+from streamcore.service.config import sinks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,23 +16,11 @@ if TYPE_CHECKING:
 
 def sink_lanes(settings: EtlDocument) -> Mapping[RouteTarget, tuple[str, Collection[str]]]:
     """Return for each sink that the document has, by target, the entry with its lanes and the lanes that are there."""
-    return {
-        target: ("indexes", sink.indexes) if isinstance(sink, OpenSearchSettings) else ("tables", sink.tables)
-        for target, sink in _sinks(settings).items()
-    }
+    return {RouteTarget(name): sinks.sink_lanes(sink) for name, sink in settings.sinks.items()}
 
 
 def sink_factories(settings: EtlDocument, columns: Mapping[str, pa.Schema]) -> Iterator[SinkFactory]:
     """Yield a factory for each sink of the document. ``columns``: the Arrow schema of each lane's rows, by lane."""
-    for target, sink in _sinks(settings).items():
-        lanes = [route.name for route in settings.routes if route.to is target]
-        yield sink_factory(sink, {lane: columns[lane] for lane in lanes})
-
-
-def _sinks(settings: EtlDocument) -> Mapping[RouteTarget, SinkSettings]:
-    sinks = {
-        RouteTarget.DELTA: settings.delta,
-        RouteTarget.POSTGRES: settings.postgres,
-        RouteTarget.OPENSEARCH: settings.opensearch,
-    }
-    return {target: sink for target, sink in sinks.items() if sink is not None}
+    for name, sink in settings.sinks.items():
+        lanes = [route.name for route in settings.routes if route.to == name]
+        yield sinks.sink_factory(sink, {lane: columns[lane] for lane in lanes})

@@ -9,7 +9,7 @@ import polars as pl
 
 from headgate_etl.derive_with_lists import REPLIES, DeriveOperatorFactory
 from headgate_etl.documents import DeduplicateDocument, EtlDocument, RouteTarget
-from headgate_etl.http_lookup import enrichment
+from headgate_etl.lookups import enrichment
 from headgate_etl.mapping.types import CODE, REASON
 from headgate_etl.masking import mask_columns
 from headgate_etl.plan import EtlPlan, Input, build_plan
@@ -33,9 +33,9 @@ def build_topology(settings: EtlDocument, sources: Sequence[Source] | None = Non
     dead_letters: list[SinkNode] = []
     mapped = [_keep_valid(_read_input(settings, each), dead_letters) for each in plan.inputs]
     clean = mapped[0].union(*mapped[1:]) if len(mapped) > 1 else mapped[0]
-    if settings.lookup is not None:
-        adds = {name: polars_dtype(plan.model[name].type) for name in settings.lookup.adds}
-        clean = clean.enrich(enrichment(settings.lookup, adds))
+    for path, lookup in settings.all_lookups.items():
+        adds = {name: polars_dtype(plan.model[name].type) for name in lookup.adds}
+        clean = clean.enrich(enrichment(path.rpartition(".")[2], lookup, adds))
     if settings.deduplicate is not None:
         clean = _deduplicate(clean, settings.id, settings.deduplicate)
     duplicates = _duplicates_lane(clean, plan, settings.deduplicate)

@@ -18,6 +18,8 @@ MODEL = {
     "born": "string",
     "currency": "string",
 }
+LOOKUP = {"url": "http://h/{key}", "key": "id", "adds": ["email"]}
+DATABASE = {"host": "db", "database": "shop", "user": "reader"}
 INDEX_B = {"hosts": ["http://h:9200"], "indexes": {"b": {"alias": "b", "id": ["id"]}}}
 
 
@@ -75,10 +77,27 @@ def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, st
         ({"mask": {"price": {"how": "redact"}}}, "mask.price: redact takes string"),
         ({"mask": {"email": {"how": "keep_last"}}}, "mask.email: keep_last: needs characters"),
         ({"mask": {"email": {"how": "pseudonym", "key_file": "/nowhere/key"}}}, "openssl rand -hex 32"),
-        ({"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}}, "lookup.url"),
+        (
+            {"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}},
+            "url or body must have the placeholder {key}",
+        ),
+        ({"lookup": {"key": "id", "adds": ["email"]}}, "one of url, postgres and redis is needed"),
+        ({"lookup": {"postgres": DATABASE | {"query": "select 1"}, "key": "id", "adds": ["email"]}}, "postgres.query"),
+        ({"lookup": {"redis": {"host": "h"}, "key": "id", "adds": ["ratio"]}}, "lookup.adds.ratio: is double, and the"),
+        ({"lookup": LOOKUP | {"body": "{'a': {key}}"}}, "body: no JSON"),
+        ({"lookup": LOOKUP | {"headers": {"Api-Key": "hush"}}}, "Api-Key is a secret"),
+        ({"lookup": LOOKUP | {"key": "nobody"}}, "lookup.key: 'nobody' is no field that inputs provide"),
+        ({"lookup": LOOKUP, "lookups": {"b": LOOKUP}}, "lookups.b.adds.email: comes from lookup.adds already"),
+        (
+            {"lookups": {"b": LOOKUP | {"key": "x"}}},
+            "lookups.b.key: 'x' is no field that inputs provide, and no earlier",
+        ),
         ({"routes": [{"name": "a", "to": "delta"}]}, "routes.0.to: name its table in delta.tables.a"),
         ({"delta": {"tables": {"b": {"uri": "/t"}}}}, "delta.tables.b: no route with `to: delta`"),
         ({"routes": [{"name": "a", "to": "opensearch"}]}, "routes.0.to: name its index in opensearch.indexes.a"),
+        ({"routes": [{"name": "a", "to": "webhook"}]}, "routes.0.to: name its endpoint in webhook.endpoints.a"),
+        ({"routes": [{"name": "a", "to": "iceberg"}]}, "routes.0.to: name its table in iceberg.tables.a"),
+        ({"webhook": {"endpoints": {"b": {"url": "http://h/"}}}}, "webhook.endpoints.b: no route with `to: webhook`"),
         ({"opensearch": INDEX_B}, "opensearch.indexes.b: no route with `to: opensearch`"),
         ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates.of: unknown type"),
     ],

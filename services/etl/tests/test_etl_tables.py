@@ -24,6 +24,8 @@ from streamcore.sinks.sink import SinkHooks
 from tests.harness.apps.retail_etl import MODEL, ROOT, records, settings
 from tests.harness.apps.small_etl import rates
 from tests.harness.cut_ids import cut_id
+from tests.harness.oracles import iceberg_files
+from tests.harness.oracles.parquet_notes import counted_files
 from tests.harness.oracles.retail_etl_sql import RATES, Expected
 
 WHOLE = os.environ.get("HEADGATE_RETAIL")
@@ -84,6 +86,22 @@ def test_delta_tables_equal_the_oracle(tmp_path: Path, shards: int) -> None:
     frames = {lane: pl.read_delta(str(tmp_path / lane)) for lane in LANES}
     assert frames["sales"].schema["amount"] == pl.Decimal(18, 2)
     check_tables(frames)
+
+
+def test_parquet_files_equal_the_oracle(tmp_path: Path) -> None:
+    tables = {lane: {"uri": str(tmp_path / lane), "partition_by": ["currency"]} for lane in LANES}
+    write_tables(settings(**table_routes("parquet"), parquet={"tables": tables}, shards=2))
+    frames = {lane: pl.read_parquet(counted_files(tmp_path / lane), hive_partitioning=True) for lane in LANES}
+    check_tables(frames)
+
+
+@pytest.mark.slow
+def test_iceberg_tables_equal_the_oracle(tmp_path: Path) -> None:
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    tables = {lane: {"table": f"shop.{lane}", "partition_by": ["currency"]} for lane in LANES}
+    document = {"catalog": {"options": catalog}, "tables": tables}
+    write_tables(settings(**table_routes("iceberg"), iceberg=document, shards=2))
+    check_tables({lane: pl.read_parquet(iceberg_files.live_files(tmp_path, f"shop.{lane}")) for lane in LANES})
 
 
 @pytest.mark.postgres

@@ -12,6 +12,10 @@ from collections.abc import Mapping
 from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.delta import sink as delta
+from streamcore.sinks.iceberg import sink as iceberg
+from streamcore.sinks.iceberg.table import OpenIcebergTable
+from streamcore.sinks.parquet import sink as parquet
+from streamcore.sinks.parquet.notes import FolderNote
 from streamcore.sinks.postgres import sink as postgres
 from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
@@ -32,6 +36,20 @@ class ForgetfulDelta(delta.DeltaSink):
         return {}
 
 
+class ForgetfulIceberg(iceberg.IcebergSink):
+    """Never sees which cut was written last."""
+
+    def _read_ledger(self, table: OpenIcebergTable, lane: str) -> tuple[int | None, CutId | None]:
+        return super()._read_ledger(table, lane)[0], None
+
+
+class ForgetfulParquet(parquet.ParquetSink):
+    """Never sees which cut was written last."""
+
+    def _is_written(self, note: FolderNote, cut: CutId) -> bool:
+        return False
+
+
 class ForgetfulKafka(ExactlyOnceWriter):
     """Ignores every marker."""
 
@@ -43,6 +61,8 @@ def forget() -> None:
     """Replace the writers of services by these."""
     vars(postgres)["PostgresSink"] = ForgetfulPostgres
     vars(delta)["DeltaSink"] = ForgetfulDelta
+    vars(iceberg)["IcebergSink"] = ForgetfulIceberg
+    vars(parquet)["ParquetSink"] = ForgetfulParquet
     vars(runner)["ExactlyOnceWriter"] = ForgetfulKafka
 
 

@@ -7,13 +7,16 @@ a client that calls ``sys.exit`` must not end a worker.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from streamcore.enrich.failure_budget import FailureBudget
 from streamcore.enrich.spec import Answer, BatchLookupClient, Enrichment, Key, LookupClient
+from streamcore.errors import StreamError
 
 T = TypeVar("T")
 
@@ -60,16 +63,18 @@ class Store:
         """Return the maximum of keys per call of the open client: 1 unless it is a ``BatchLookupClient``."""
         return self.spec.batch_keys if isinstance(self._client, BatchLookupClient) else 1
 
-    async def open(self) -> None:
+    async def open(self, budget: FailureBudget) -> None:
         """Create and open the client, unless it is open."""
         if self._client is None:
-            self._client, _ = await self._with_retries(self._open_client)
+            self._client, _ = await self._with_retries(self._open_client, budget)
 
-    async def fetch(self, keys: Sequence[Key]) -> tuple[Sequence[Answer], int]:
+    async def fetch(self, keys: Sequence[Key], budget: FailureBudget) -> tuple[Sequence[Answer | Exception], int]:
         """Return the answer for each key, and the number of attempts. The client must be open."""
         client = self._client
         assert client is not None
-        return await self._with_retries(lambda: _call_client(client, keys))
+        answers = await self._with_retries(lambda: _call_client(client, keys), budget)
+        budget.answered = True
+        return answers
 
     async def close(self) -> None:
         """Close the client and ignore its errors."""
@@ -90,20 +95,36 @@ class Store:
         with suppress(_CallError):
             await self._call_with_timeout(client.close)
 
-    async def _with_retries(self, call: Callable[[], Awaitable[T]]) -> tuple[T, int]:
-        """Return the result of a call and the number of attempts; ``LookupFailed`` after the last attempt."""
+    async def _with_retries(self, call: Callable[[], Awaitable[T]], budget: FailureBudget) -> tuple[T, int]:
+        """Return the result of a call and the number of attempts.
+
+        Raises ``LookupFailed`` after the last attempt, or when the budget of the frame is used up.
+        """
         retries = self.spec.retries
         attempts = 1
         while True:
             try:
                 async with self._call_slots:
-                    return await self._call_counted(call), attempts
+                    if budget.is_used_up:
+                        self.counts["not_asked"] += 1
+                        raise LookupFailed(LookupFailure(budget.reason, attempts - 1))
+                    return await self._call_within_budget(call, budget), attempts
             except _CallError as error:
                 if not error.retryable or attempts >= retries.attempts:
                     raise LookupFailed(LookupFailure(error.reason, attempts)) from error
             self.counts["retries"] += 1
             await asyncio.sleep(retries.pause_s(attempts))
             attempts += 1
+
+    async def _call_within_budget(self, call: Callable[[], Awaitable[T]], budget: FailureBudget) -> T:
+        """Make one call; a failure that may pass counts against the budget of the frame."""
+        started_s = time.monotonic()
+        try:
+            return await self._call_counted(call)
+        except _CallError as error:
+            if error.retryable:
+                budget.fail(time.monotonic() - started_s, error.reason)
+            raise
 
     async def _call_counted(self, call: Callable[[], Awaitable[T]]) -> T:
         self._calls_in_flight += 1
@@ -137,7 +158,7 @@ def _is_our_cancellation(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-async def _call_client(client: LookupClient | BatchLookupClient, keys: Sequence[Key]) -> Sequence[Answer]:
+async def _call_client(client: LookupClient | BatchLookupClient, keys: Sequence[Key]) -> Sequence[Answer | Exception]:
     if not isinstance(client, BatchLookupClient):
         return [await client.get(key) for key in keys]  # one key: see ``keys_per_call``
     answers = await client.get_many(keys)
@@ -149,10 +170,12 @@ async def _call_client(client: LookupClient | BatchLookupClient, keys: Sequence[
 
 
 def error_text(error: BaseException) -> str:
-    """Return the class and message of an error, at most 500 characters."""
+    """Return the message of an error, at most 500 characters; with its class, unless it is one of streamcore's."""
     try:
         text = str(error)
     except Exception:  # the user's __str__
         text = ""
     text = text.encode(errors="replace").decode()  # a column cannot hold a lone surrogate
+    if isinstance(error, StreamError) and text:
+        return text[:_MAX_REASON_CHARACTERS]
     return f"{type(error).__name__}: {text}"[:_MAX_REASON_CHARACTERS] if text else type(error).__name__

@@ -30,6 +30,7 @@ _COUNTER_NAMES = (
     "not_found",
     "retries",
     "timeouts",
+    "not_asked",
     "failures",
     "rows_failed",
     "cache_evicted",
@@ -87,8 +88,9 @@ class Enricher:
         """Return the counts since the last call, and reset them.
 
         In keys: ``lookups`` (sent to the store), ``hits`` (answered by the cache), ``not_found``, ``failures``. In
-        calls: ``retries``, ``timeouts``, ``in_flight_peak``. In rows: ``rows_failed``, ``rows_in_flight_peak``. In
-        cache entries: ``cache_evicted``, and ``cached``, the present number, which is not reset.
+        calls: ``retries``, ``timeouts``, ``in_flight_peak``, ``not_asked`` (not made: the budget was used up). In rows:
+        ``rows_failed``, ``rows_in_flight_peak``. In cache entries: ``cache_evicted``, and ``cached``, the present
+        number, which is not reset.
         """
         counts: Counter[str] = Counter() if self._executor is None else self._executor.counts
         result = {name: counts[name] for name in _COUNTER_NAMES} | {"rows_failed": self._rows_failed}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from streamcore.enrich.cache import AnswerCache, Values
 from streamcore.enrich.client import LookupFailed, LookupFailure, Store, error_text
+from streamcore.enrich.failure_budget import FailureBudget
 from streamcore.enrich.spec import Enrichment, Key
 from streamcore.enrich.type_check import AnswerTypeMismatch, coercion_for
 
@@ -59,6 +60,8 @@ class LookupExecutor:
         self.cache = AnswerCache(spec.cache)
         self._store = Store(spec, self.counts)
         self._now_ms = now_ms
+        #: Whether the store used up the budget of the last frame without an answer: the circuit is open.
+        self._is_silent = False
         self._coercions = {name: coercion_for(dtype) for name, dtype in spec.columns.items()}
         self._current_task: asyncio.Task[object] | None = None
 
@@ -102,8 +105,9 @@ class LookupExecutor:
     async def _look_up_in_store(
         self, keys: Sequence[Key], rows_per_key: Sequence[int], pending: Sequence[int], results: LookupResults
     ) -> None:
+        budget = FailureBudget(self.spec.failure_budget_ms, self.spec.concurrency)
         try:
-            await self._store.open()
+            await self._store.open(budget)
         except LookupFailed as failed:
             failure = failed.failure
             self._complete_with_failure(
@@ -111,25 +115,39 @@ class LookupExecutor:
             )
             return
         limit, keys_per_call = InFlightLimit(self.spec.rows_in_flight, self.counts), self._store.keys_per_call
+        calls = [pending[start : start + keys_per_call] for start in range(0, len(pending), keys_per_call)]
+        if self._is_silent:
+            # One call shows whether the store is back; if not, no other call of this frame begins.
+            await self._fetch_answers(keys, calls.pop(0), results, budget)
+            if not budget.answered:
+                budget.use_up()
         async with asyncio.TaskGroup() as group:
-            for start in range(0, len(pending), keys_per_call):
-                indexes = pending[start : start + keys_per_call]
+            for indexes in calls:
                 row_count = sum(rows_per_key[index] for index in indexes)
                 await limit.enter(row_count)
-                group.create_task(self._fetch_within_limit(keys, indexes, results, limit, row_count))
+                group.create_task(self._fetch_within_limit(keys, indexes, results, limit, row_count, budget))
+        self._is_silent = budget.is_used_up and not budget.answered
 
     async def _fetch_within_limit(
-        self, keys: Sequence[Key], indexes: Sequence[int], results: LookupResults, limit: InFlightLimit, row_count: int
+        self,
+        keys: Sequence[Key],
+        indexes: Sequence[int],
+        results: LookupResults,
+        limit: InFlightLimit,
+        row_count: int,
+        budget: FailureBudget,
     ) -> None:
         try:
-            await self._fetch_answers(keys, indexes, results)
+            await self._fetch_answers(keys, indexes, results, budget)
         finally:
             limit.leave(row_count)
 
-    async def _fetch_answers(self, keys: Sequence[Key], indexes: Sequence[int], results: LookupResults) -> None:
+    async def _fetch_answers(
+        self, keys: Sequence[Key], indexes: Sequence[int], results: LookupResults, budget: FailureBudget
+    ) -> None:
         """Look up the keys of these indexes with one call and its retries, and record their outcomes."""
         try:
-            answers, attempts = await self._store.fetch([keys[index] for index in indexes])
+            answers, attempts = await self._store.fetch([keys[index] for index in indexes], budget)
         except LookupFailed as failed:
             self._complete_with_failure(indexes, failed.failure, results)
             return
@@ -153,6 +171,8 @@ class LookupExecutor:
         """Return the values of the added columns in order, or None. ``AnswerTypeMismatch`` names the field."""
         if answer is None:
             return None
+        if isinstance(answer, Exception):
+            raise answer
         if not isinstance(answer, Mapping):
             raise AnswerTypeMismatch(
                 f"the store answered {type(answer).__name__} where a mapping of fields or None was expected"

@@ -45,13 +45,16 @@ class LookupClient(Protocol):
 
 @runtime_checkable
 class BatchLookupClient(Protocol):
-    """A store's client for many keys per call. A key that is missing in the answer was not found."""
+    """A store's client for many keys per call. A key that is missing in the answer was not found.
+
+    An exception in place of an answer fails the lookup of its key, for good.
+    """
 
     async def open(self) -> None:
         """See ``LookupClient``."""
         ...
 
-    async def get_many(self, keys: Sequence[Key]) -> Mapping[Key, Answer]:
+    async def get_many(self, keys: Sequence[Key]) -> Mapping[Key, Answer | Exception]:
         """Return the fields under each key. An exception fails the lookup of all of them."""
         ...
 
@@ -135,6 +138,8 @@ class Enrichment:
     of the key columns. ``columns``: the added columns and their types (text, Int64, Float64, booleans, decimals, UTC
     datetimes of milliseconds). ``concurrency``: the maximum of calls in flight. ``timeout_ms``: of one call.
     ``rows_in_flight``: the maximum of rows that wait for calls or pauses; a key with more rows waits alone.
+    ``failure_budget_ms``: the most time of a frame that calls may take which fail for now; then its keys without an
+    answer fail without a call. If no call was answered, the next frame begins with one call, and fails with it.
     ``batch_keys``: the maximum of keys per call of a ``BatchLookupClient``.
     """
 
@@ -149,6 +154,7 @@ class Enrichment:
     order: ResultOrder = ResultOrder.ORDERED
     on_failure: OnFailure = OnFailure.LANE
     rows_in_flight: int = 10_000
+    failure_budget_ms: int = 5_000
     batch_keys: int = 100
 
     def __post_init__(self) -> None:
@@ -162,7 +168,7 @@ class Enrichment:
                     f"enrichment {self.name}: column {column!r} cannot be {dtype}; use String, Int64, Float64, "
                     "Boolean, Decimal or Datetime('ms', 'UTC')"
                 )
-        for limit in ("concurrency", "timeout_ms", "rows_in_flight", "batch_keys"):
+        for limit in ("concurrency", "timeout_ms", "rows_in_flight", "failure_budget_ms", "batch_keys"):
             if getattr(self, limit) < 1:
                 raise ConfigError(f"enrichment {self.name}: {limit} must be at least 1")
 

@@ -9,6 +9,7 @@ import asyncio
 import gc
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -118,7 +119,7 @@ def test_rows_get_the_values_of_the_store_or_nulls(enrich: Enrich) -> None:
     assert out.failed.schema == {"id": pl.String(), "row": pl.Int64(), "reason": pl.String(), "attempts": pl.Int64()}
     assert {**enrich.metrics(), "in_flight_peak": 0} == {
         "lookups": 3, "hits": 0, "not_found": 1, "retries": 0, "timeouts": 0, "failures": 0, "rows_failed": 0,
-        "cache_evicted": 0, "in_flight_peak": 0, "rows_in_flight_peak": 3, "cached": 0,
+        "cache_evicted": 0, "in_flight_peak": 0, "rows_in_flight_peak": 3, "cached": 0, "not_asked": 0,
     }  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def test_a_key_of_several_columns_reaches_the_client_as_a_tuple() -> None:
 @pytest.mark.parametrize(
     ("key", "attempts", "says"),
     [
-        ("fail-1", 3, "Retryable: the store says 500"),
+        ("fail-1", 3, "the store says 500"),
         ("drop-1", 3, "IncompleteReadError"),
         ("half-1", 3, "IncompleteReadError"),
         ("gone-1", 1, "Rejected: the store says 404"),
@@ -202,6 +203,42 @@ def test_a_look_up_that_hangs_times_out_without_delaying_the_others(enrich: Enri
     assert out.rows["id"].to_list() == ["a"]
     assert out.failed.select("reason", "attempts").rows() == [(f"no answer within {SHORT_MS} ms", 2)] * 2
     assert enrich.metrics()["timeouts"] == 4
+
+
+def test_failing_calls_take_no_more_of_a_frame_than_their_budget_and_the_others_are_answered(enrich: Enrich) -> None:
+    enrich.configure(timeout_ms=SHORT_MS, retries=QUICK, concurrency=4, failure_budget_ms=2 * SHORT_MS)
+    started_s = time.monotonic()
+    out = enrich(*[name for n in range(20) for name in (f"hang-{n}", f"a-{n}")])
+    # All hanging keys together would take 20 * 3 * SHORT_MS / 4, which is 15 times SHORT_MS.
+    assert time.monotonic() - started_s < 8 * SHORT_MS / 1000
+    assert out.rows.height + out.failed.height == 40
+    assert {*out.failed.filter(~pl.col("id").str.starts_with("hang"))["attempts"].to_list()} <= {0}
+    assert out.failed.filter(pl.col("reason").str.contains("not asked for, because calls failed for 400 ms")).height
+    assert enrich.metrics()["not_asked"] > 0
+
+
+def test_without_a_budget_the_same_frame_waits_for_each_hanging_key(enrich: Enrich) -> None:
+    """The protection off."""
+    enrich.configure(timeout_ms=SHORT_MS, retries=QUICK, concurrency=4, failure_budget_ms=LONG_MS)
+    started_s = time.monotonic()
+    out = enrich(*[name for n in range(20) for name in (f"hang-{n}", f"a-{n}")])
+    assert time.monotonic() - started_s > 14 * SHORT_MS / 1000
+    assert (out.rows.height, out.failed.height) == (20, 20)
+
+
+def test_slow_calls_that_succeed_cost_nothing_of_the_budget(enrich: Enrich) -> None:
+    enrich.configure(concurrency=1, failure_budget_ms=1)
+    assert enrich(*[f"slow-{n}" for n in range(5)]).rows.height == 5
+
+
+def test_a_store_that_does_not_answer_at_all_is_asked_once_a_frame_until_it_does(enrich: Enrich) -> None:
+    enrich.configure(timeout_ms=SHORT_MS, retries=ONCE, concurrency=2, failure_budget_ms=SHORT_MS)
+    assert enrich(*[f"hang-{n}" for n in range(8)]).failed.height == 8
+    before = enrich.server.requests_by_key.total()
+    assert enrich(*[f"hang-{n}" for n in range(8)]).failed.height == 8
+    assert enrich.server.requests_by_key.total() == before + 1
+    assert enrich("a", "b", "c").rows.height == 3, "the first call was answered"
+    assert enrich("hang-1", "d").rows.height == 1
 
 
 def test_a_connection_that_the_store_closed_causes_a_retry_and_no_failed_row(enrich: Enrich) -> None:

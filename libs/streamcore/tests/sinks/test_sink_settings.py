@@ -8,9 +8,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from streamcore.sinks.delta.settings import DeltaSettings
+from streamcore.sinks.iceberg.settings import IcebergSettings
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
+from streamcore.sinks.parquet.settings import ParquetSettings
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec, Timeouts
 from streamcore.sinks.sink import RetryPolicy
+from streamcore.sinks.webhook.settings import WebhookSettings
 
 DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
     (
@@ -40,6 +43,15 @@ DOCUMENTS: list[tuple[type[object], dict[str, object]]] = [
             "limits": {"documents": 100},
         },
     ),
+    (
+        IcebergSettings,
+        {
+            "catalog": {"options": {"type": "rest", "uri": "https://lake/"}, "secret_env": {"token": "TOKEN"}},
+            "tables": {"orders": {"table": "shop.orders", "merge_schema": True}},
+        },
+    ),
+    (WebhookSettings, {"endpoints": {"orders": {"url": "https://hooks.shop/o", "signing_key_file": "key"}}}),
+    (ParquetSettings, {"tables": {"orders": {"uri": "s3://lake/orders", "partition_by": ["day"]}}}),
 ]
 
 

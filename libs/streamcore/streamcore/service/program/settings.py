@@ -8,9 +8,7 @@ from pydantic import Field
 
 from streamcore.service.config.base import Document
 from streamcore.service.config.settings import ServiceSettings
-from streamcore.sinks.delta.settings import DeltaSettings
-from streamcore.sinks.opensearch.settings import OpenSearchSettings
-from streamcore.sinks.postgres.settings import PostgresSettings
+from streamcore.service.config.sinks import SinkDocuments
 
 
 class ProgramStream(Document):
@@ -45,8 +43,8 @@ class ProgramStream(Document):
     ] = False
 
 
-class ProgramSettings(ServiceSettings):
-    """Settings of a program.
+class ProgramSettings(SinkDocuments, ServiceSettings):
+    """Settings of a program. A lane that ends in `table(...)` has an entry of its name in one of the sinks.
 
     A program with settings of its own declares them in a subclass, and takes it as the argument of its function:
     ``def topology(settings: RevenueSettings) -> Topology``.
@@ -58,18 +56,6 @@ class ProgramSettings(ServiceSettings):
         dict[str, ProgramStream],
         Field(description="Where a stream of the topology comes from, by the name of the stream."),
     ] = Field(default_factory=dict)
-    delta: Annotated[
-        DeltaSettings | None,
-        Field(description="Delta sink; its tables name lanes that end in `table(...)`."),
-    ] = None
-    postgres: Annotated[
-        PostgresSettings | None,
-        Field(description="PostgreSQL sink; its tables name lanes that end in `table(...)`."),
-    ] = None
-    opensearch: Annotated[
-        OpenSearchSettings | None,
-        Field(description="OpenSearch sink; its indexes name lanes that end in `table(...)`."),
-    ] = None
 
     def stream(self, name: str) -> ProgramStream:
         """Return the settings of a stream, those by default if the document has none."""

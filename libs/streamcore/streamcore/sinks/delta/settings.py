@@ -6,7 +6,6 @@ error or log line. ``DeltaStorage.read`` reads the secrets.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +16,10 @@ from pydantic.dataclasses import dataclass
 
 from streamcore.errors import ConfigError
 from streamcore.settings import STRICT
+from streamcore.sinks.lake.options import check_options, read_options
 from streamcore.sinks.sink import RetryPolicy
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
-_SECRET = re.compile(r"secret|token|password|sas|account_key|(?<!_)access_key(?!_id)|credential", re.IGNORECASE)
 
 #: A request to an object store fails long before ``patience`` ends, so that the sink can repeat it.
 _REQUESTS = {"timeout": "30s", "connect_timeout": "5s", "max_retries": "2"}
@@ -80,35 +79,12 @@ class DeltaStorage:
     ] = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if secrets := [name for name in self.options if _SECRET.search(name)]:
-            raise ConfigError(
-                f"delta storage option {secrets[0]} is a secret; name its file in secret_files or secret_env"
-            )
-        names = [name.lower() for group in (self.options, self.secret_files, self.secret_env) for name in group]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ConfigError(f"delta storage option {min(twice)} is given twice")
+        check_options("delta storage", self.options, self.secret_files, self.secret_env)
 
     def read(self) -> dict[str, str]:
         """Return all options, with the secrets; ``ConfigError`` names a setting that is missing, never a secret."""
         options = _REQUESTS | dict(self.options)
-        for name, path in self.secret_files.items():
-            options[name] = _from_file(name, path)
-        for name, variable in self.secret_env.items():
-            if not (value := os.environ.get(variable, "")):
-                raise ConfigError(f"delta storage option {name}: environment variable {variable} is empty")
-            options[name] = value
-        return options
-
-
-def _from_file(name: str, path: Path) -> str:
-    try:
-        value = path.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"delta storage option {name}: cannot read {path}: {reason}") from None
-    if not value:
-        raise ConfigError(f"delta storage option {name}: file {path} is empty")
-    return value
+        return read_options("delta storage", options, self.secret_files, self.secret_env)
 
 
 @dataclass(frozen=True, slots=True, config=STRICT)

@@ -44,7 +44,6 @@ sync its files. An object store keeps every write that it confirmed.
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -56,18 +55,16 @@ from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.sinks.delta.maintenance import TableMaintenance
-from streamcore.sinks.delta.rows import partitions, shape_rows
-from streamcore.sinks.delta.schema import check_partitions, in_delta, missing_columns
+from streamcore.sinks.delta.schema import in_delta
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.table import OpenTable
+from streamcore.sinks.lake.columns import check_partitions, missing_columns
+from streamcore.sinks.lake.rows import partitions, shape_rows
+from streamcore.sinks.retrying import nothing, retry
 from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut, sink_dependency
 from streamcore.storage.checked_json import DIGEST_DIGITS
 
 T = TypeVar("T")
-
-
-def _nothing() -> None:
-    return None
 
 
 class DeltaStep(enum.StrEnum):
@@ -245,24 +242,5 @@ class DeltaSink:
         ledger = f"{self._owner.app}.{self._owner.epoch}.{self.name}.{lane}"
         return ledger, f"{ledger}.digest"
 
-    def _retry(self, action: Callable[[], T], action_name: str, before_retry: Callable[[], None] = _nothing) -> T:
-        """Run ``action`` until it succeeds, after ``before_retry`` from the second attempt on.
-
-        Raises ``Retryable`` after ``recovery_ms``, counted from the first failure.
-        """
-        patience = self._settings.patience
-        attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0
-        while True:
-            try:
-                with self._hooks.outages.attempt(self._store, action_name):
-                    if attempts > 1:
-                        before_retry()
-                    return action()
-            except Retryable as error:
-                deadline = deadline or time.monotonic() + patience.recovery_ms / 1000
-                if time.monotonic() + pause_ms / 1000 > deadline:
-                    raise Retryable(f"{action_name} failed in {attempts} attempts: {error}") from error
-            time.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, patience.pause_max_ms)
-            attempts += 1
-            self._hooks.still_owner()
+    def _retry(self, action: Callable[[], T], action_name: str, before_retry: Callable[[], None] = nothing) -> T:
+        return retry(action, action_name, self._store, self._hooks, self._settings.patience, before_retry)

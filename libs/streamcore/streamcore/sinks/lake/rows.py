@@ -1,8 +1,9 @@
-"""Shapes a cut's rows for a Delta table: orders the columns as the table does, and rejects the rows that do not fit.
+"""Shapes a cut's rows for a table of Parquet files: orders the columns as the table does, and rejects rows that do not
+fit.
 
 The result is a pure function of the rows and the table's schema, so a replayed cut has equal rejected rows.
 
-Delta cannot hold an empty text as a partition value: it reads back as null, whatever writes it. It is written as null.
+A folder cannot name an empty text as a partition value: it reads back as null, whatever writes it. So null is written.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from streamcore.codes import Code
 from streamcore.sinks.sink import RejectedRow
 
 
-class DeltaRowCode(Code):
-    """Codes of rows that the Delta sink rejects."""
+class LakeRowCode(Code):
+    """Codes of rows that the sinks of Parquet files, Delta and Iceberg tables reject."""
 
     NULL = (
         "null",
@@ -52,8 +53,13 @@ class ShapedRows:
     rejected: Sequence[RejectedRow]
 
 
-def shape_rows(lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> ShapedRows:
-    """Return the rows in the columns of ``table``; columns that the lane lacks are null. Rejected rows are left out."""
+def shape_rows(
+    lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequence[str], *, empty_is_null: bool = True
+) -> ShapedRows:
+    """Return the rows in the columns of ``table``; columns that the lane lacks are null. Rejected rows are left out.
+
+    ``empty_is_null``: the names of folders are the partition values, so an empty text is written as null.
+    """
     rejected: dict[int, RejectedRow] = {}
     for code, reason, indexes in _faults(rows, table, partition_by):
         for index in indexes:
@@ -61,15 +67,15 @@ def shape_rows(lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequen
     if rejected:
         keep = pa.array([index not in rejected for index in range(rows.num_rows)])
         rows = rows.filter(keep)
-    columns = [_column(rows, column, column.name in partition_by) for column in table]
+    columns = [_column(rows, column, empty_is_null and column.name in partition_by) for column in table]
     return ShapedRows(pa.table(columns, schema=table), [rejected[index] for index in sorted(rejected)])
 
 
-def _column(rows: pa.Table, column: pa.Field, partition: bool) -> pa.ChunkedArray | pa.Array:
+def _column(rows: pa.Table, column: pa.Field, empty_is_null: bool) -> pa.ChunkedArray | pa.Array:
     if column.name not in rows.column_names:
         return pa.nulls(rows.num_rows, column.type)
     values = rows.column(column.name)
-    if partition and types.is_string(column.type):
+    if empty_is_null and types.is_string(column.type):
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
     return values.cast(column.type)
 
@@ -82,16 +88,16 @@ def _faults(rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> li
             continue
         values = rows.column(column.name)
         if not column.nullable and (nulls := _true_indexes(values.is_null())):
-            faults.append((DeltaRowCode.NULL, f"{column.name} is null and the table's must not be", nulls))
+            faults.append((LakeRowCode.NULL, f"{column.name} is null and the table's must not be", nulls))
         if types.is_timestamp(values.type):
             epoch_ms = values.cast(pa.int64())
             outside = pc.or_(pc.less(epoch_ms, _YEAR_1_MS), pc.greater_equal(epoch_ms, _YEAR_10000_MS))
             reason = f"{column.name} is not in the years 1 to 9999"
-            faults.append((DeltaRowCode.TIMESTAMP_OUT_OF_RANGE, reason, _true_indexes(outside)))
+            faults.append((LakeRowCode.TIMESTAMP_OUT_OF_RANGE, reason, _true_indexes(outside)))
     if partition_by:
         long = pc.greater(_directory_bytes(rows, partition_by), PARTITION_BYTES)
         reason = f"the partition's name would have more than {PARTITION_BYTES} bytes"
-        faults.append((DeltaRowCode.PARTITION_TOO_LONG, reason, _true_indexes(long)))
+        faults.append((LakeRowCode.PARTITION_TOO_LONG, reason, _true_indexes(long)))
     return faults
 
 

@@ -1,0 +1,48 @@
+"""Compares a lane's columns with a table's: finds missing columns, and rejects columns that do not fit.
+
+Pure functions over Arrow schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyarrow import types
+
+from streamcore.errors import ConfigError
+
+
+def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str]) -> None:
+    """Raise ``ConfigError`` if the lane lacks a partition column, has no other columns, or has a partition column of a
+    type that cannot name a folder (only text, integer, boolean and date can)."""
+    for name in partition_by:
+        if name not in columns.names:
+            raise ConfigError(f"lane {lane}: no column {name!r} to partition by; there are {columns.names}")
+        kind = columns.field(name).type
+        if not (types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date(kind)):
+            raise ConfigError(f"lane {lane}: cannot partition by {name}, a {kind}; make a column of text of it")
+    if len(partition_by) == len(columns.names):
+        raise ConfigError(f"lane {lane}: every column is one to partition by; a data file needs a column of its own")
+
+
+def missing_columns(lane: str, wanted: pa.Schema, table: pa.Schema) -> list[pa.Field]:
+    """Return the lane's columns (``wanted``) that the table lacks. Raise ``ConfigError`` if another one does not
+    fit."""
+    lower = {name.lower(): name for name in table.names}
+    for column in wanted:
+        there = lower.get(column.name.lower())
+        if there is not None and there != column.name:
+            raise ConfigError(f"lane {lane}: the table calls column {column.name} {there!r}; use its spelling")
+        if there is not None and table.field(there).type != column.type:
+            raise ConfigError(
+                f"lane {lane}: column {there} is {column.type} here and {table.field(there).type} in the table; "
+                "a column's type never changes: use another name, or another table"
+            )
+    for column in table:
+        if not column.nullable and column.name not in wanted.names:
+            raise ConfigError(
+                f"lane {lane}: the table's column {column.name} must not be null and the lane has none of that name; "
+                "add it to the lane, or drop the table's NOT NULL"
+            )
+    return [column.with_nullable(True) for column in wanted if column.name not in table.names]

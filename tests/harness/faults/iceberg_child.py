@@ -1,0 +1,85 @@
+"""A process that writes cuts to an Iceberg table and dies at a given step: ``iceberg_child.py FOLDER CUTS DEATH [N]``.
+
+``FOLDER`` has an SQL catalogue in SQLite, or the file ``catalog.json`` with the options of another one. ``DEATH``: a
+step of the protocol, at its ``N``-th time; ``commit``: in the N-th cut, when its files and the table's new metadata are
+written and the catalogue has not taken them; ``lost``: right after it has, before the sink knows; ``never``. Prints
+``done`` when it got through.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from streamcore.cuts.writer_id import WriterId
+from streamcore.sinks.iceberg.settings import IcebergCatalog, IcebergSettings, IcebergTableSpec
+from streamcore.sinks.iceberg.sink import IcebergSink
+from streamcore.sinks.sink import RetryPolicy, SinkHooks
+from tests.harness.cut_ids import cut_id
+from tests.harness.faults.delta_child import SCHEMA, cut
+
+TABLE = "shop.rows"
+
+
+def options(folder: Path) -> dict[str, str]:
+    """Return the options of the catalogue of a folder."""
+    other = folder / "catalog.json"
+    if other.exists():
+        found: dict[str, str] = json.loads(other.read_text())
+        return found
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+
+def settings(folder: Path) -> IcebergSettings:
+    """Return the settings of one lane with a table in the folder's catalogue."""
+    tables = {"rows": IcebergTableSpec(TABLE, ("day",))}
+    return IcebergSettings(IcebergCatalog(options(folder)), tables, patience=RetryPolicy(20_000, 10, 100))
+
+
+def sink(folder: Path, hooks: SinkHooks | None = None) -> IcebergSink:
+    """Return the sink of the table."""
+    return IcebergSink(settings(folder), {"rows": SCHEMA}, hooks)
+
+
+def die_in_the_commit(*, after: bool) -> None:
+    """Let the catalogue's next commit kill the process, before or after it takes effect."""
+    commit = Session.commit
+
+    def die(session: Session, *arguments: Any) -> None:
+        if after:
+            commit(session, *arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # A class of the library is changed, in a process that dies of it.
+    type.__setattr__(Session, "commit", die)
+
+
+def main() -> None:
+    """Write the cuts that the arguments name."""
+    folder, cuts, death = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    left = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+
+    def reached(step: str) -> None:
+        nonlocal left
+        left -= step == ("before-commit" if death in ("commit", "lost") else death)
+        if left == 0 and death in ("commit", "lost"):
+            die_in_the_commit(after=death == "lost")
+        elif left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    writer = sink(folder, SinkHooks(on_step=reached))
+    last = writer.open(WriterId("app", 1))
+    for batch in range(0 if last is None else last.batch, cuts):  # Spark repeats the last cut
+        writer.write(cut_id(batch), {"rows": cut(batch)})
+    writer.close()
+    print("done")
+
+
+if __name__ == "__main__":
+    main()
