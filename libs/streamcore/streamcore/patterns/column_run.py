@@ -35,7 +35,8 @@ _SHARED_ROUNDS: Final = 64
 class ColumnRuns(NamedTuple):
     """Runs to be run in columns: machines and key slots, and the bounds of their events in the batch.
 
-    ``rows``: the partial matches (columns of ``PartialMatch``) in order, ``owner``: the run of each.
+    ``owner``: the run of each partial match, in order. ``rows``: the partial matches, in columns (those of
+    ``PartialMatch``), with room for others behind them.
     """
 
     machines: Ints
@@ -81,11 +82,15 @@ class ColumnMatches(NamedTuple):
 
 
 class ColumnResult(NamedTuple):
-    """What became of runs. Those that are ``hard`` must be run by themselves: no row and no match is theirs."""
+    """What became of runs. Those that are ``hard`` must be run by themselves: no row and no match is theirs.
+
+    ``equal``: how many first rows of each run have not changed.
+    """
 
     hard: Mask
     rows: Ints
     owner: Ints
+    equal: Ints
     nodes: NewNodes
     matches: ColumnMatches
 
@@ -129,17 +134,24 @@ def run_columns(tables: ColumnTables, runs: ColumnRuns, given: ColumnInput) -> C
 
 
 class _Columns:
+    """A call of ``run_columns``.
+
+    Rows never change: ``rows`` are those that were there, and behind them each new one. ``places`` are the rows of the
+    runs that are looked at, in order, and ``owner`` is the run of each; what moves from round to round is these two.
+    """
+
     def __init__(self, tables: ColumnTables, runs: ColumnRuns, given: ColumnInput) -> None:
         self.tables, self.runs, self.given = tables, runs, given
         self.machines = runs.machines
         self.hard = np.zeros(len(runs.machines), bool)
         self.rows, self.owner = runs.rows, runs.owner
-        self.hard[self.owner[self.rows[:, STATE] == COMPLETE]] = True  # a match that waits for others
-        # Of each row: the step and the time of its last event.
-        known = self.rows[:, NODE]
-        self.last_step, self.last_ms = given.node_steps[known], given.node_ms[known]
+        self.size = len(runs.owner)
+        self.places = np.arange(self.size)
+        self.hard[self.owner[self.rows[STATE, : self.size] == COMPLETE]] = True  # a match that waits for others
+        #: The rows of runs without further events, and the run of each.
+        self.over: list[tuple[Ints, Ints]] = []
         self.first_node = len(given.node_steps)
-        self.nodes: list[NewNodes] = []
+        self.nodes = np.empty((len(NewNodes._fields), self.rows.shape[1] - self.size), np.int64)
         self.node_count = 0
         self.matches = [_NO_MATCHES]
         #: Matches of this round of which each run emits one.
@@ -155,10 +167,24 @@ class _Columns:
                 break
             if len(active):
                 self._round(active, runs.low[active] + number)
+        if self.over:
+            self.places, self.owner = map(np.concatenate, zip((self.places, self.owner), *self.over, strict=True))
+            order = np.argsort(self.owner, kind="stable")
+            self.places, self.owner = self.places[order], self.owner[order]
         self._expire(np.full(len(self.hard), self.given.until_ms))
-        kept = ~self.hard[self.owner]
-        nodes = NewNodes(*(np.concatenate(part) for part in zip(*self.nodes, strict=True))) if self.nodes else _NONE
-        return ColumnResult(self.hard, self.rows[kept], self.owner[kept], nodes, self._easy_matches())
+        self._keep(~self.hard[self.owner])
+        nodes = NewNodes(*self.nodes[:, : self.node_count])
+        rows = np.take(self.rows, self.places, axis=1)
+        return ColumnResult(self.hard, rows, self.owner, self._equal(), nodes, self._easy_matches())
+
+    def _equal(self) -> Ints:
+        """Return how many first rows of each run have not changed."""
+        counts, before = (np.bincount(o, minlength=len(self.hard)) for o in (self.owner, self.runs.owner))
+        rank = np.arange(len(self.owner)) - (np.cumsum(counts) - counts)[self.owner]
+        is_equal = (self.places == (np.cumsum(before) - before)[self.owner] + rank) & (rank < before[self.owner])
+        changed = np.flatnonzero(~is_equal)[::-1]
+        counts[self.owner[changed]] = rank[changed]  # of each run the first one remains
+        return counts
 
     def _easy_matches(self) -> ColumnMatches:
         found = _join(self.matches)
@@ -168,39 +194,63 @@ class _Columns:
 
     def _round(self, active: Ints, pairs: Ints) -> None:
         given, tables, count = self.given, self.tables, len(self.hard)
-        row, ms, bits = np.full(count, -1), np.full(count, -NEVER), np.zeros(count, np.int64)
+        row, ms, base = np.full(count, -1), np.full(count, -NEVER), np.zeros(count, np.int64)
         row[active] = given.events[pairs]
         ms[active] = given.event_ms[row[active]]
-        bits[active] = given.bits[pairs]
+        machine, bits = self.machines[active], given.bits[pairs]
+        base[active] = tables.cell(machine, 0, bits)
+        has_event = row[self.owner] >= 0
+        if not has_event.all():
+            self.over.append((self.places[~has_event], self.owner[~has_event]))
+            self._keep(has_event)
         self._expire(ms)
-        near = np.flatnonzero(row[self.owner] >= 0)  # the rows that have an event
-        owner = self.owner[near]
-        cell = tables.cell(self.machines[owner], self.rows[near, STATE], bits[owner])
+        cell = base[self.owner] + (self.rows[STATE][self.places] << tables.bits[self.machines[self.owner]])
         undecided = np.flatnonzero(tables.undecided[cell])
         if len(undecided):
             asked = tables.undecided[cell[undecided]]
-            cell[undecided] += self._decide(owner[undecided], asked, row, self.rows[near[undecided]])
+            cell[undecided] += self._decide(self.owner[undecided], asked, row, self.places[undecided])
         moves = np.flatnonzero(~tables.stays[cell])
         if len(moves):
-            self._move(near[moves], tables.outcome[cell[moves]], row, ms)
+            self._move(moves, tables.outcome[cell[moves]], row, ms)
         self._begin(active, row, ms, bits)
-        if len(self.owner) > self.given.partials_per_key:
-            self.hard |= np.bincount(self.owner, minlength=len(self.hard)) > self.given.partials_per_key
+        if len(self.owner) > given.partials_per_key:
+            self.hard |= np.bincount(self.owner, minlength=count) > given.partials_per_key
         if self.candidates:
             self._settle()
 
-    def _emit(self, places: Ints, time_ms: Ints, timed_out: Mask) -> None:
-        rows, owner = self.rows[places], self.owner[places]
-        self.matches.append(ColumnMatches(owner, rows[:, FIRST], rows[:, NODE], rows[:, LENGTH], time_ms, timed_out))
+    def _add_rows(self, rows: Ints) -> Ints:
+        """Return the places of new rows."""
+        size = self.size + rows.shape[1]
+        if size > self.rows.shape[1]:
+            self.rows = _with_columns(self.rows, 2 * size)
+        self.rows[:, self.size : size] = rows
+        places = np.arange(self.size, size)
+        self.size = size
+        return places
 
-    def _complete(self, places: Ints, ms: Ints) -> None:
+    def _last(self, node: Ints) -> tuple[Ints, Ints]:
+        """Return the step and the time of the event of each node."""
+        given, new = self.given, node - self.first_node
+        is_new = np.flatnonzero(new >= 0)
+        if not len(is_new):
+            return given.node_steps[node], given.node_ms[node]
+        step, ms = np.empty((2, len(node)), np.int64)
+        added, is_stored = NewNodes(*self.nodes[:, new[is_new]]), np.flatnonzero(new < 0)
+        step[is_new], ms[is_new] = added.step, given.event_ms[added.row]
+        step[is_stored], ms[is_stored] = given.node_steps[node[is_stored]], given.node_ms[node[is_stored]]
+        return step, ms
+
+    def _emit(self, owner: Ints, rows: Ints, time_ms: Ints, timed_out: Mask) -> None:
+        self.matches.append(ColumnMatches(owner, rows[FIRST], rows[NODE], rows[LENGTH], time_ms, timed_out))
+
+    def _complete(self, owner: Ints, rows: Ints, ms: Ints) -> None:
         """Emit matches whose last event is that of this round, or make them candidates."""
-        owner, not_timed_out = self.owner[places], np.zeros(len(places), bool)
+        not_timed_out = np.zeros(len(owner), bool)
         skips = self.tables.skips[self.machines[owner]]
         if not skips.all():
-            self._emit(places[~skips], ms[owner[~skips]], not_timed_out[~skips])
+            self._emit(owner[~skips], rows[:, ~skips], ms[owner[~skips]], not_timed_out[~skips])
         if skips.any():
-            self._emit(places[skips], ms[owner[skips]], not_timed_out[skips])
+            self._emit(owner[skips], rows[:, skips], ms[owner[skips]], not_timed_out[skips])
             self.candidates.append(self.matches.pop())
 
     def _settle(self) -> None:
@@ -213,109 +263,102 @@ class _Columns:
         order = order[run_starts(found.owner[order])]
         began = np.full(len(self.hard), -1)
         began[found.owner[order]] = found.first[order]
-        self.hard[self.owner[self.rows[:, FIRST] < began[self.owner]]] = True
+        self.hard[self.owner[self.rows[FIRST][self.places] < began[self.owner]]] = True
         self.matches.append(found.take(order))
         self._keep(began[self.owner] < 0)
 
     def _keep(self, kept: Mask) -> None:
         if not kept.all():
-            self.rows, self.owner = self.rows[kept], self.owner[kept]
-            self.last_step, self.last_ms = self.last_step[kept], self.last_ms[kept]
+            self.places, self.owner = self.places[kept], self.owner[kept]
 
     def _expire(self, now_ms: Ints) -> None:
         """Drop the rows whose time is over at the time of their run; emit those that are matches now or timed out.
 
         A run is hard if its time is over for some members of a family only.
         """
-        over = np.flatnonzero(self.rows[:, DEADLINE] <= now_ms[self.owner])
+        is_over = self.rows[DEADLINE][self.places] <= now_ms[self.owner]
+        over = np.flatnonzero(is_over)
         if len(over):
-            owner, rows, tables = self.owner[over], self.rows[over], self.tables
+            owner, rows, tables = self.owner[over], self.rows[:, self.places[over]], self.tables
             machine = self.machines[owner]
-            latest_ms = tables.deadlines(machine, rows, self.last_step[over], self.last_ms[over], most=1)
-            pending = tables.pending[tables.states[machine] + rows[:, STATE]]
+            latest_ms = tables.deadlines(machine, rows, *self._last(rows[NODE]), most=1)
+            pending = tables.pending[tables.states[machine] + rows[STATE]]
             only_alone = pending & (tables.skips[machine] | (tables.members[machine] > 1))
             self.hard[owner[only_alone | (latest_ms > now_ms[owner])]] = True
             emitted = np.flatnonzero(pending | tables.emits[machine])
             if len(emitted):
-                emitted = emitted[np.lexsort((pending[emitted], rows[emitted, DEADLINE]))]
-                self._emit(over[emitted], rows[emitted, DEADLINE], ~pending[emitted])
-            self._drop(over)
-
-    def _drop(self, places: Ints) -> None:
-        kept = np.ones(len(self.rows), bool)
-        kept[places] = False
-        self._keep(kept)
+                emitted = emitted[np.lexsort((pending[emitted], rows[DEADLINE, emitted]))]
+                self._emit(owner[emitted], rows[:, emitted], rows[DEADLINE, emitted], ~pending[emitted])
+            self._keep(~is_over)
 
     def _move(self, changes: Ints, outcome: Ints, row: Ints, ms: Ints) -> None:
         """Replace these rows by those that their outcomes make of them, in the order of the moves."""
         tables = self.tables
         self.hard[self.owner[changes[outcome == HARD]]] = True
-        counts = np.ones(len(self.rows), np.int64)
+        counts = np.ones(len(self.owner), np.int64)
         counts[changes] = moves = tables.count[outcome]
         if (moves == 1).all():
-            if self.rows is self.runs.rows:
-                self.rows = self.rows.copy()
-            places = changes
+            at = changes
         else:
-            index = np.repeat(np.arange(len(self.rows)), counts)
-            places = expand_counts((np.cumsum(counts) - counts)[changes], moves)
-            self.rows, self.owner = self.rows[index], self.owner[index]
-            self.last_step, self.last_ms = self.last_step[index], self.last_ms[index]
+            at = expand_counts((np.cumsum(counts) - counts)[changes], moves)
+            self.places, self.owner = np.repeat(self.places, counts), np.repeat(self.owner, counts)
         move = expand_counts(tables.first[outcome], moves)
-        kept = ~self.hard[self.owner[places]]
-        places, move = places[kept], move[kept]
+        kept = ~self.hard[self.owner[at]]
+        at, move = at[kept], move[kept]
         target, step = tables.target[move], tables.takes[move]
-        ignores = (step < 0) & (target != self.rows[places, STATE])
-        late = [self._change_state(places[ignores], target[ignores], ms)] if ignores.any() else []
+        ignores = (step < 0) & (target != self.rows[STATE][self.places[at]])
+        late = [self._change_state(at[ignores], target[ignores], ms)] if ignores.any() else []
         if (step >= 0).any():
-            late.append(self._extend(places[step >= 0], target[step >= 0], step[step >= 0], row, ms))
+            late.append(self._extend(at[step >= 0], target[step >= 0], step[step >= 0], row, ms))
         kept = ~self.hard[self.owner]
         for late_rows in late:
             kept[late_rows] = False
-        completes = places[tables.completes[move] & kept[places]]
+        completes = at[tables.completes[move] & kept[at]]
         if len(completes):
-            self._complete(completes, ms)
-            kept[places[target == COMPLETE]] = False
+            self._complete(self.owner[completes], self.rows[:, self.places[completes]], ms)
+            kept[at[target == COMPLETE]] = False
         self._keep(kept)
 
-    def _change_state(self, places: Ints, target: Ints, ms: Ints) -> Ints:
-        """Let rows wait in other states; return the places of those whose time is over there."""
-        owner, last = self.owner[places], (self.last_step[places], self.last_ms[places])
-        self.rows[places, STATE] = target
-        machine, rows, now_ms = self.machines[owner], self.rows[places], ms[owner]
-        self.rows[places, DEADLINE] = deadline = self.tables.deadlines(machine, rows, *last)
+    def _change_state(self, at: Ints, target: Ints, ms: Ints) -> Ints:
+        """Let rows wait in other states; return those whose time is over there."""
+        owner, rows = self.owner[at], np.take(self.rows, self.places[at], axis=1)
+        last = self._last(rows[NODE])
+        rows[STATE] = target
+        machine, now_ms = self.machines[owner], ms[owner]
+        rows[DEADLINE] = deadline = self.tables.deadlines(machine, rows, *last)
         over = deadline <= now_ms
-        self.hard[owner[over & (self.tables.deadlines(machine, rows, *last, most=1) > now_ms)]] = True
-        return places[over]
+        if over.any():
+            self.hard[owner[over & (self.tables.deadlines(machine, rows, *last, most=1) > now_ms)]] = True
+        self.places[at] = self._add_rows(rows)
+        return at[over]
 
-    def _extend(self, places: Ints, target: Ints, step: Ints, row: Ints, ms: Ints) -> Ints:
-        """Add an event to rows; return the places of those for which it comes too late."""
-        tables, rows, owner = self.tables, self.rows[places], self.owner[places]
-        machine = self.machines[owner]
-        goes_on = self.last_step[places] == step
+    def _extend(self, at: Ints, target: Ints, step: Ints, row: Ints, ms: Ints) -> Ints:
+        """Add an event to rows; return those for which it comes too late."""
+        tables, rows, owner = self.tables, np.take(self.rows, self.places[at], axis=1), self.owner[at]
+        machine, (last_step, last_ms) = self.machines[owner], self._last(rows[NODE])
+        goes_on = last_step == step
         limit = tables.steps[machine] + step
-        since_ms = np.where(goes_on & tables.take_since_step[limit], rows[:, STEP_MS], self.last_ms[places])
+        since_ms = np.where(goes_on & tables.take_since_step[limit], rows[STEP_MS], last_ms)
         passed_ms = np.where(goes_on | ~tables.take_between[limit], ms[owner] - since_ms, -1)
         late: Mask = passed_ms >= tables.take_limit_ms[limit, 0]
         self.hard[owner[late & (passed_ms < tables.take_limit_ms[limit, 1])]] = True
-        self.hard[owner[rows[:, LENGTH] >= self.given.length]] = True
-        rows[:, STEP_MS] = np.where(goes_on, rows[:, STEP_MS], self.last_ms[places])
-        rows[:, STATE] = target
-        rows[:, NODE] = self._new_nodes(rows[:, NODE], step, row[owner], owner)
-        rows[:, LENGTH] += 1
-        rows[:, DEADLINE] = tables.deadlines(machine, rows, step, ms[owner])
-        self.rows[places] = rows
-        self.last_step[places], self.last_ms[places] = step, ms[owner]
-        too_late: Ints = places[late]
+        self.hard[owner[rows[LENGTH] >= self.given.length]] = True
+        rows[STEP_MS] = np.where(goes_on, rows[STEP_MS], last_ms)
+        rows[STATE] = target
+        rows[NODE] = self._new_nodes(rows[NODE], step, row[owner], owner)
+        rows[LENGTH] += 1
+        rows[DEADLINE] = tables.deadlines(machine, rows, step, ms[owner])
+        self.places[at] = self._add_rows(rows)
+        too_late: Ints = at[late]
         return too_late
 
     def _begin(self, active: Ints, row: Ints, ms: Ints, bits: Ints) -> None:
         tables = self.tables
         machine = self.machines[active]
-        cell = tables.cell(machine, tables.start[machine], bits[active])
+        cell = tables.cell(machine, tables.start[machine], bits)
         open_rows = np.flatnonzero(tables.undecided[cell])
         if len(open_rows):
-            cell[open_rows] += self._decide(active[open_rows], tables.undecided[cell[open_rows]], row, self.rows[:0])
+            cell[open_rows] += self._decide(active[open_rows], tables.undecided[cell[open_rows]], row, _EMPTY)
         outcome = tables.outcome[cell]
         self.hard[active[outcome == HARD]] = True
         counts = tables.count[outcome]
@@ -323,34 +366,31 @@ class _Columns:
         if not len(owner):
             return
         step, target, completes = tables.takes[move], tables.target[move], tables.completes[move]
-        rows = np.empty((len(owner), len(PartialMatch._fields)), np.int64)
-        rows[:, STATE] = target
-        rows[:, NODE] = self._new_nodes(np.full(len(owner), NO_NODE), step, row[owner], owner)
-        rows[:, FIRST] = self.given.first_event + row[owner]
-        rows[:, STARTED] = rows[:, STEP_MS] = ms[owner]
-        rows[:, LENGTH] = 1
-        rows[:, DEADLINE] = tables.deadlines(self.machines[owner], rows, step, ms[owner])
-        places = np.searchsorted(self.owner, owner, side="right") + np.arange(len(owner))
-        is_old = np.ones(len(self.owner) + len(owner), bool)
-        is_old[places] = False
-        added = (rows, owner, step, ms[owner])
-        for name, values in zip(("rows", "owner", "last_step", "last_ms"), added, strict=True):
-            joined = np.empty((len(is_old), *values.shape[1:]), np.int64)
-            joined[is_old], joined[places] = getattr(self, name), values
-            setattr(self, name, joined)
+        rows = np.empty((len(PartialMatch._fields), len(owner)), np.int64)
+        rows[STATE] = target
+        rows[NODE] = self._new_nodes(np.full(len(owner), NO_NODE), step, row[owner], owner)
+        rows[FIRST] = self.given.first_event + row[owner]
+        rows[STARTED] = rows[STEP_MS] = ms[owner]
+        rows[LENGTH] = 1
+        rows[DEADLINE] = tables.deadlines(self.machines[owner], rows, step, ms[owner])
         if completes.any():
-            kept = np.ones(len(is_old), bool)
-            self._complete(places[completes], ms)
-            kept[places[target == COMPLETE]] = False
-            self._keep(kept)
+            self._complete(owner[completes], rows[:, completes], ms)
+            kept = target != COMPLETE
+            rows, owner = rows[:, kept], owner[kept]
+        at = np.searchsorted(self.owner, owner, side="right") + np.arange(len(owner))
+        is_old = np.ones(len(self.owner) + len(owner), bool)
+        is_old[at] = False
+        places, owners = np.empty((2, len(is_old)), np.int64)
+        places[is_old], places[at] = self.places, self._add_rows(rows)
+        owners[is_old], owners[at] = self.owner, owner
+        self.places, self.owner = places, owners
 
-    def _decide(self, owner: Ints, undecided: Ints, row: Ints, partials: Ints) -> Ints:
-        """Return the bits of these conditions over earlier events. ``partials``: the rows, none for new ones."""
-        given, first = self.given, self.first_node
-        new = NewNodes(*(np.concatenate(part) for part in zip(*self.nodes, strict=True))) if self.nodes else _NONE
-        lengths = partials[:, LENGTH]
-        taken = TakenEvents(np.repeat(np.arange(len(partials)), lengths), *np.empty((2, int(lengths.sum())), np.int64))
-        node, at = partials[:, NODE].copy(), np.cumsum(lengths) - 1
+    def _decide(self, owner: Ints, undecided: Ints, row: Ints, places: Ints) -> Ints:
+        """Return the bits of these conditions over earlier events. ``places``: of the rows, none for new ones."""
+        given, first, new = self.given, self.first_node, NewNodes(*self.nodes)
+        node, lengths = self.rows[NODE, places], self.rows[LENGTH, places]
+        taken = TakenEvents(np.repeat(np.arange(len(places)), lengths), *np.empty((2, int(lengths.sum())), np.int64))
+        at = np.cumsum(lengths) - 1
         while len(node):
             is_new = node >= first
             added, stored = node[is_new] - first, node[~is_new]
@@ -362,14 +402,23 @@ class _Columns:
         return given.decide(self.tables.numbers[self.machines[owner]], undecided, row[owner], taken)
 
     def _new_nodes(self, before: Ints, step: Ints, row: Ints, owner: Ints) -> Ints:
-        first = self.first_node + self.node_count
-        self.node_count += len(before)
-        self.nodes.append(NewNodes(before.copy(), step, row, self.runs.key_slots[owner]))
-        return np.arange(first, first + len(before))
+        added = slice(self.node_count, self.node_count + len(before))
+        if added.stop > self.nodes.shape[1]:
+            self.nodes = _with_columns(self.nodes, 2 * added.stop)
+        new = NewNodes(*self.nodes[:, added])
+        new.before[:], new.step[:], new.row[:], new.key_slot[:] = before, step, row, self.runs.key_slots[owner]
+        self.node_count = added.stop
+        return np.arange(self.first_node + added.start, self.first_node + added.stop)
+
+
+def _with_columns(rows: Ints, count: int) -> Ints:
+    """Return a copy of the rows (in columns) with room for ``count``; those that are added are undefined."""
+    room = np.empty((len(rows), count), np.int64)
+    room[:, : rows.shape[1]] = rows
+    return room
 
 
 _EMPTY: Final = np.empty(0, np.int64)
-_NONE: Final = NewNodes(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
 _NO_MATCHES: Final = ColumnMatches(_EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.empty(0, bool))
 
 

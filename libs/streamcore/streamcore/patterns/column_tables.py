@@ -135,7 +135,7 @@ class ColumnTables:
         begins: Mask = (outcome == HARD) | (self.count[outcome] > 0) | (self.undecided[cell] > 0)
         return begins
 
-    def cell(self, machine: Ints, state: Ints, bits: Ints) -> Ints:
+    def cell(self, machine: Ints, state: Ints | int, bits: Ints) -> Ints:
         """Return the cell of a state and bits; other bits than those of conditions are left out."""
         width = self.bits[machine]
         cells: Ints = self.cells[machine] + (state << width) + (bits & ((1 << width) - 1))
@@ -143,14 +143,14 @@ class ColumnTables:
 
     def deadlines(self, machine: Ints, rows: Ints, last_step: Ints, last_ms: Ints, most: int = 0) -> Ints:
         """Return when the time of partial matches is over (see ``engine``). ``most`` 1: by the longest time limits."""
-        state = self.states[machine] + rows[:, STATE]
+        state = self.states[machine] + rows[STATE]
         limit_ms, waits_on = self.limit_ms[state, most], self.step[state] == last_step
         limit_ms = np.where(self.between[state] & ~waits_on, NEVER, limit_ms)
-        since_ms = np.where(self.since_step[state] & waits_on, rows[:, STEP_MS], last_ms)
+        since_ms = np.where(self.since_step[state] & waits_on, rows[STEP_MS], last_ms)
         within_ms = np.where(self.pending[state] & self.since_step[state], NEVER, self.within_ms[machine, most])
-        whole = np.where(within_ms < NEVER, rows[:, STARTED] + within_ms, NEVER)
+        whole = np.where(within_ms < NEVER, rows[STARTED] + within_ms, NEVER)
         found = np.minimum(whole, np.where(limit_ms < NEVER, since_ms + limit_ms, NEVER))
-        return np.where(rows[:, STATE] == COMPLETE, NEVER, found)
+        return np.where(rows[STATE] == COMPLETE, NEVER, found)
 
 
 def build_families(automata: Mapping[int, Automaton], known: Iterable[Sequence[int]] = ()) -> list[Family]:

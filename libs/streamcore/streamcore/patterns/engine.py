@@ -18,7 +18,7 @@ from streamcore.calls import CALL_ERRORS, failure_reason
 from streamcore.columnar.grouping import expand_counts, run_starts
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
-from streamcore.patterns.column_run import ColumnInput, ColumnRuns, TakenEvents, run_columns
+from streamcore.patterns.column_run import ColumnInput, ColumnResult, ColumnRuns, TakenEvents, run_columns
 from streamcore.patterns.column_tables import DEADLINE, NODE, STATE, ColumnTables, Family, build_tables, project
 from streamcore.patterns.expressions import Groups, IterativeCondition, MatchRead
 from streamcore.patterns.graph import StateKind
@@ -106,18 +106,18 @@ class MatchEngine:
         store = self.store
         rows, owner = store.read_rows(store.find(codes))
         states = np.array(family.states, np.int64)
-        all_codes, all_rows, all_owners = [codes], [rows[:0]], [owner[:0]]
+        all_codes, all_rows, all_owners = [codes], [rows[:, :0]], [owner[:0]]
         for index, member in enumerate(family.members):
             if member not in self.automata:
                 continue
             own = rows.copy()
-            own[:, STATE] = states[rows[:, STATE], index]
-            own[:, DEADLINE] = self._deadlines(np.full(len(own), member), own)
+            own[STATE] = states[rows[STATE], index]
+            own[DEADLINE] = self._deadlines(np.full(len(owner), member), own)
             all_owners.append(owner + len(codes) * len(all_codes))
             all_codes.append(run_code(np.full(len(codes), member), codes & 0xFFFFFFFF))
             all_rows.append(own)
         store.write_rows(
-            np.concatenate(all_codes), rows, np.concatenate(all_rows), np.concatenate(all_owners).astype(np.int64)
+            np.concatenate(all_codes), rows, np.concatenate(all_rows, 1), np.concatenate(all_owners).astype(np.int64)
         )
 
     def run(self, batch: PatternEvents | None, until_ms: int) -> list[Match]:
@@ -132,15 +132,15 @@ class MatchEngine:
 
     def _deadlines(self, patterns: Ints, rows: Ints) -> Ints:
         """Return the deadlines of partial matches (see ``MatchStore.deadlines``)."""
-        deadlines, nodes, tables = np.full(len(rows), NEVER), self.store.nodes, self.tables
-        if not len(rows):
+        deadlines, nodes, tables = np.full(len(patterns), NEVER), self.store.nodes, self.tables
+        if not len(patterns):
             return deadlines
-        steps, times = nodes.step[rows[:, NODE]], nodes.event_ms[rows[:, NODE]]
+        steps, times = nodes.step[rows[NODE]], nodes.event_ms[rows[NODE]]
         machine = tables.machine(patterns)
         known = machine >= 0
-        deadlines[known] = tables.deadlines(machine[known], rows[known], steps[known], times[known])
+        deadlines[known] = tables.deadlines(machine[known], rows[:, known], steps[known], times[known])
         for i in np.flatnonzero(~known).tolist():
-            automaton, row = self.automata.get(int(patterns[i])), rows[i].tolist()
+            automaton, row = self.automata.get(int(patterns[i])), rows[:, i].tolist()
             if automaton is not None and row[0] < len(automaton.states):
                 deadlines[i] = _deadline(automaton, row[0], row[3], int(times[i]), row[4], int(steps[i]))
         return deadlines
@@ -331,7 +331,8 @@ class _Pass:
         begun = int(tables.most_begun * (runs.highs - runs.lows).sum())
         if len(fit) < max(1, fewest_runs) or self.room < begun:
             return everything
-        rows, owner = store.read_rows(store.find(runs.codes[fit]))
+        stored = store.find(runs.codes[fit])
+        rows, owner = store.read_rows(stored, room=2 * len(self.pair_events) + len(fit))
         nodes = store.nodes
         given = ColumnInput(
             self.pair_events,
@@ -354,14 +355,25 @@ class _Pass:
         new = result.nodes
         self._add_nodes(new.before, new.step, new.row, new.key_slot)
         self.first_node = nodes.size
-        self.room -= len(result.rows) - int((~result.hard)[owner].sum())
+        self.room -= len(result.owner) - int((~result.hard)[owner].sum())
         found = result.matches
         codes, chains = runs.codes[fit[found.owner]], nodes.chains(found.node, found.length)
         ways = (codes >> 32).tolist(), (codes & 0xFFFFFFFF).tolist(), found.time_ms.tolist()
         self.matches += map(Match, *ways, chains, found.timed_out.tolist())
-        easy = ~result.hard
-        store.write_rows(runs.codes[fit[easy]], rows[easy[owner]], result.rows, (np.cumsum(easy) - 1)[result.owner])
+        self._write_rows(runs.codes[fit], rows[:, : len(owner)], owner, result)
         return np.concatenate([np.flatnonzero(machines < 0), fit[result.hard]])
+
+    def _write_rows(self, codes: Ints, rows: Ints, owner: Ints, result: ColumnResult) -> None:
+        """Replace the rows of the runs that are not hard and have changed."""
+        counts = np.bincount(result.owner, minlength=len(codes))
+        changed = ~result.hard & ((result.equal < counts) | (np.bincount(owner, minlength=len(codes)) > counts))
+        if not changed.all():
+            before, after = changed[owner], changed[result.owner]
+            rows, owner = rows[:, before], result.owner[after]
+            index = np.cumsum(changed) - 1
+            result = result._replace(rows=result.rows[:, after], owner=index[owner], equal=result.equal[changed])
+            codes = codes[changed]
+        self.store.write_rows(codes, rows, result.rows, result.owner, result.equal)
 
     def _decide(self, patterns: Ints, asked: Ints, rows: Ints, taken: TakenEvents) -> Ints:
         """Return which conditions over earlier events hold (see ``ColumnInput``)."""

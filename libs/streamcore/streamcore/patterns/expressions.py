@@ -164,6 +164,11 @@ _ON_VALUES: Mapping[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
 }
 
+#: By name: the operations on two truth values that are not null.
+_ON_BOOLEANS: Mapping[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": operator.or_}
+#: The operations that return a truth value or null.
+_BOOLEAN = frozenset(["<", "<=", ">", ">=", "==", "!=", "&", "|", "~", "is_null"])
+
 #: By name: the operations, on values that may be null.
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
     **{name: _null_in_null_out(function) for name, function in _ON_VALUES.items()},
@@ -384,10 +389,18 @@ def _evaluate_each(
     constants = [next(part) for part in parts if isinstance(part, repeat)]
     if len(constants) == len(parts):
         return repeat(_OPERATIONS[operation](*constants))
-    function = _ON_VALUES.get(operation)
-    if function is None:
+    function = _ON_VALUES.get(operation) or _ON_BOOLEANS.get(operation)
+    has_null = any(constant is None for constant in constants) or any(
+        None in part for part in parts if not isinstance(part, repeat)
+    )
+    if function is None or has_null or (operation in _ON_BOOLEANS and not all(map(_is_boolean, operands))):
         return [*map(_OPERATIONS[operation], *parts)]
-    return [None if a is None or b is None else function(a, b) for a, b in zip(*parts, strict=False)]
+    return [*map(function, *parts)]
+
+
+def _is_boolean(tree: Any) -> bool:
+    """Return whether a tree that is not null is true or false."""
+    return not isinstance(tree, MatchRead) and tree[0] in _BOOLEAN
 
 
 def _make(tree: Any) -> tuple[str, frozenset[str], tuple[MatchRead, ...], Callable[[Any, Any], Any]]:

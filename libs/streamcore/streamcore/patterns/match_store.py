@@ -201,7 +201,7 @@ class MatchStore:
         self._count = np.empty(0, np.int64)
         self._wake = np.empty(0, np.int64)
         self._size = 0
-        self._rows = np.empty((0, _FIELDS), np.int64)
+        self._rows = np.empty((_FIELDS, 0), np.int64)
         self._used = 0
         self._held = 0
         self.next_event = 0
@@ -212,7 +212,7 @@ class MatchStore:
         self._over: list[tuple[Ints, Ints]] = []  # stored nodes that are over: key slots and serials
         self._loaded_partials: list[pl.DataFrame] = []
         self._loaded_nodes: list[pl.DataFrame] = []
-        #: Computes the deadline of loaded partial matches: pattern, rows (``_FIELDS`` columns).
+        #: Computes the deadline of loaded partial matches: pattern, rows (in ``_FIELDS`` columns).
         self.deadlines: Callable[[Ints, Ints], Ints] = lambda patterns, _rows: np.full(len(patterns), NEVER)
         self.partials = PartialTable(self)
         self.events = NodeTable(self)
@@ -233,7 +233,7 @@ class MatchStore:
         runs = np.flatnonzero(self._count[: self._size] > 0)
         counts = self._count[runs]
         codes = np.repeat(self._code[runs], counts)
-        lengths = self._rows[expand_counts(self._start[runs], counts)][:, PartialMatch._fields.index("length")]
+        lengths = self._rows[PartialMatch._fields.index("length")][expand_counts(self._start[runs], counts)]
         return codes >> _SLOT_BITS, codes & _SLOT, lengths
 
     # --- runs ---------------------------------------------------------------------------------------------------
@@ -254,16 +254,25 @@ class MatchStore:
         """Return the partial matches of each run; none for run -1."""
         known = runs[runs >= 0]
         counts = self._count[known]
-        rows = map(PartialMatch._make, self._rows[expand_counts(self._start[known], counts)].tolist())
+        rows = map(PartialMatch, *self._gather(expand_counts(self._start[known], counts)).tolist())
         sizes = np.zeros(len(runs), np.int64)
         sizes[runs >= 0] = counts
         return [[next(rows) for _ in range(size)] for size in sizes.tolist()]
 
-    def read_rows(self, runs: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of the partial matches of runs, and the index in ``runs`` of each; none for run -1."""
+    def read_rows(self, runs: Ints, room: int = 0) -> tuple[Ints, Ints]:
+        """Return the rows of the partial matches of runs, in columns, and the index in ``runs`` of each.
+
+        There are none for run -1. ``room``: how many rows without a value follow.
+        """
         known = np.flatnonzero(runs >= 0)
         counts = self._count[runs[known]] if len(known) else known
-        return self._rows[expand_counts(self._start[runs[known]], counts)], np.repeat(known, counts)
+        return self._gather(expand_counts(self._start[runs[known]], counts), room), np.repeat(known, counts)
+
+    def _gather(self, index: Ints, room: int = 0) -> Ints:
+        found = np.empty((_FIELDS, len(index) + room), np.int64)
+        for column, out in zip(self._rows, found, strict=True):
+            np.take(column, index, out=out[: len(index)], mode="clip")  # which writes to ``out`` at once
+        return found
 
     def write(
         self, codes: Sequence[int], before: Sequence[Sequence[PartialMatch]], after: Sequence[Sequence[PartialMatch]]
@@ -279,23 +288,24 @@ class MatchStore:
         )
 
     def write_rows(self, codes: Ints, before: Ints, after: Ints, owner: Ints, equal: Ints | None = None) -> None:
-        """Replace the rows of distinct runs.
+        """Replace the rows (in columns) of distinct runs.
 
         ``owner``: the index in ``codes`` of each row of ``after``, ascending. ``equal``: how many first rows of each
         run have not changed; by default none.
         """
         counts = np.bincount(owner, minlength=len(codes))
-        self.nodes.use(after[:, 1])
-        self._held += len(after) - len(before)
-        self._end_nodes(before[:, 1])
-        if self._used + len(after) > len(self._rows):
-            self._compact_rows(len(after))
-        self._rows[self._used : self._used + len(after)] = after
+        added = after.shape[1]
+        self.nodes.use(after[1])
+        self._held += added - before.shape[1]
+        self._end_nodes(before[1])
+        if self._used + added > self._rows.shape[1]:
+            self._compact_rows(added)
+        self._rows[:, self._used : self._used + added] = after
         firsts = np.cumsum(counts) - counts
         wakes = np.full(len(codes), NEVER)
         held = np.flatnonzero(counts)
         if len(held):
-            wakes[held] = np.minimum.reduceat(after[:, -1], firsts[held])
+            wakes[held] = np.minimum.reduceat(after[-1], firsts[held])
         runs = self.find(codes)
         known = runs >= 0
         stored = np.zeros(len(codes), np.int64)
@@ -305,7 +315,7 @@ class MatchStore:
         runs[~known & (counts > 0)] = self._new_runs(codes[~known & (counts > 0)])
         at = runs[held]
         self._start[at], self._count[at], self._wake[at] = self._used + firsts[held], counts[held], wakes[held]
-        self._used += len(after)
+        self._used += added
 
     def _drop_runs(self, codes: Ints, runs: Ints) -> None:
         if len(codes):
@@ -335,9 +345,7 @@ class MatchStore:
         live = np.flatnonzero(self._count[: self._size] > 0)
         counts = self._count[live]
         held = expand_counts(self._start[live], counts)
-        rows = np.empty((max(_MIN_ROWS, 2 * (len(held) + room)), _FIELDS), np.int64)
-        np.take(self._rows, held, axis=0, out=rows[: len(held)], mode="clip")
-        self._rows, self._used = rows, len(held)
+        self._rows, self._used = self._gather(held, max(_MIN_ROWS, len(held) + 2 * room)), len(held)
         self._start[live] = np.cumsum(counts) - counts
 
     # --- nodes --------------------------------------------------------------------------------------------------
@@ -377,7 +385,7 @@ class MatchStore:
         runs = np.flatnonzero(self._count[: self._size] > 0)
         runs = runs[~np.isin(self._code[runs] >> _SLOT_BITS, list(patterns))]
         rows, _ = self.read_rows(runs)
-        self.write_rows(self._code[runs], rows, rows[:0], np.empty(0, np.int64))
+        self.write_rows(self._code[runs], rows, rows[:, :0], np.empty(0, np.int64))
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -436,11 +444,9 @@ class MatchStore:
             zeros = np.zeros(len(codes), np.int64)
             columns += [pl.Series(name, zeros + GONE if name == STATE else zeros) for name in _STORED]
         else:
-            values = self._rows[rows]
-            values[:, 1] = np.where(
-                values[:, 1] >= 0, self.nodes.serial[values[:, 1]] if self.nodes.size else 0, NO_NODE
-            )
-            columns += [pl.Series(name, values[:, i]) for i, name in enumerate(_STORED)]
+            values = self._gather(rows)
+            values[1] = np.where(values[1] >= 0, self.nodes.serial[values[1]] if self.nodes.size else 0, NO_NODE)
+            columns += [pl.Series(name, column) for name, column in zip(_STORED, values, strict=False)]
         return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
 
     def node_changes(self) -> pl.DataFrame:
@@ -464,7 +470,8 @@ class MatchStore:
             self._over = []
         if nodes.size > 2 * nodes.live + _MIN_ROWS:
             new_index = nodes.compact()
-            self._rows[: self._used, 1] = new_index[np.minimum(self._rows[: self._used, 1], len(new_index) - 1)]
+            used = self._rows[1, : self._used]
+            used[:] = new_index[np.minimum(used, len(new_index) - 1)]
         self._new_from = nodes.size
         self.forget_keys()
         return frame
@@ -569,13 +576,12 @@ class MatchStore:
         )
         columns = [partials[name].to_numpy() for name in _STORED]
         columns[1] = node
-        rows = (
-            np.column_stack([*columns, np.full(len(codes), NEVER)]) if len(codes) else np.empty((0, _FIELDS), np.int64)
-        )
-        rows[:, -1] = self.deadlines(codes >> _SLOT_BITS, rows)
+        rows = np.array([*columns, np.full(len(codes), NEVER)], np.int64)
+        rows[-1] = self.deadlines(codes >> _SLOT_BITS, rows)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         bounds = [*starts.tolist(), len(codes)]
-        lists = [list(map(PartialMatch._make, rows[a:b].tolist())) for a, b in pairwise(bounds)]
+        partial_matches = [*map(PartialMatch, *rows.tolist())]
+        lists = [partial_matches[a:b] for a, b in pairwise(bounds)]
         self.write(codes[starts].tolist(), [()] * len(lists), lists)
         self._changed = []
         self.drop_unused(0)
@@ -584,7 +590,7 @@ class MatchStore:
 
 def _to_rows(partials: Sequence[PartialMatch]) -> Ints:
     flat = np.fromiter(chain.from_iterable(partials), np.int64, _FIELDS * len(partials))
-    return flat.reshape(-1, _FIELDS)
+    return np.ascontiguousarray(flat.reshape(-1, _FIELDS).T)
 
 
 def _equal_rows(before: Sequence[PartialMatch], after: Sequence[PartialMatch]) -> int:
