@@ -185,8 +185,8 @@ class _Watcher:
         self.stages.append(ExplainedStage("route", (), tuple(texts)))
 
     def _look_up(self) -> str:
-        lookup = getattr(self.settings, "lookup", None)
-        return "the look-up" if lookup is None else f"GET {lookup.url}, {{key}}: {lookup.key}"
+        texts = [f"{each.store} by {each.key}" for each in self.settings.all_lookups.values()]
+        return ", ".join(texts) or "the look-up"
 
     def _add(self, name: str, made: Sequence[MadeColumn]) -> None:
         self.stages.append(ExplainedStage(name, tuple(made)))

@@ -140,9 +140,8 @@ def draw_document(document: EtlDocument) -> str:
 
 def _steps(document: EtlDocument) -> Iterator[tuple[_Box, Sequence[_Box]]]:
     """Yield the steps after the inputs in order, each with the stores that it reads."""
-    lookup = document.lookup
-    if lookup is not None:
-        store = _Box("outside", "HTTP", [lookup.url])
+    for lookup in document.all_lookups.values():
+        store = _Box("outside", "store", [lookup.store])
         yield _Box("step", "look-up", [f"by {lookup.key}", *(f"adds {name}" for name in lookup.adds)]), [store]
     if document.deduplicate is not None:
         kept = document.deduplicate

@@ -1,4 +1,4 @@
-"""Answers of a look-up over HTTP from a file: a server in this process, so that the app calls it as it calls any."""
+"""Answers of look-ups from a file: a server in this process, so that the app calls it as it calls any."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from headgate.errors import InputError
 from streamcore.yaml_loader import SAFE_LOADER
 
 Answers = Mapping[str, object]
+#: Entries of a look-up that say where its store is and how it is asked.
+_OF_A_STORE = frozenset({"url", "postgres", "redis", "body", "headers", "secret_headers", "token_file", "ca_file"})
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,11 +40,17 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+def _moved(lookup: Any, url: str) -> Any:
+    """Return the entry of a look-up with this URL as its store."""
+    if not isinstance(lookup, Mapping):
+        return lookup
+    return {name: value for name, value in lookup.items() if name not in _OF_A_STORE} | {"url": url}
+
+
 @contextmanager
 def answered(document: Mapping[str, Any], answers: Answers | None) -> Iterator[dict[str, Any]]:
-    """Give the settings document with its look-up answered from ``answers``; None: by the server that it names."""
-    lookup = document.get("lookup")
-    if answers is None or not isinstance(lookup, Mapping):
+    """Give the settings document with its look-ups answered from ``answers``; None: by the stores that they name."""
+    if answers is None or not ("lookup" in document or "lookups" in document):
         yield dict(document)
         return
     handler = type("Handler", (_Handler,), {"answers": answers})
@@ -50,11 +58,12 @@ def answered(document: Mapping[str, Any], answers: Answers | None) -> Iterator[d
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="lookup-answers", daemon=True)
     thread.start()
-    local = {**lookup, "url": f"http://127.0.0.1:{server.server_port}/{{key}}"}
-    for name in ("token_file", "ca_file"):
-        local.pop(name, None)
+    url = f"http://127.0.0.1:{server.server_port}/{{key}}"
+    local = {name: _moved(document[name], url) for name in ("lookup",) if name in document}
+    if isinstance(further := document.get("lookups"), Mapping):
+        local["lookups"] = {name: _moved(each, url) for name, each in further.items()}
     try:
-        yield {**document, "lookup": local}
+        yield {**document, **local}
     finally:
         from streamcore.enrich import close_shared_enrichers
 

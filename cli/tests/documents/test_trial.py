@@ -117,21 +117,23 @@ def test_the_text_of_try_has_routes_reasons_places_and_counts(
 
 
 @pytest.mark.slow
-def test_try_of_a_thousand_records_takes_less_than_two_seconds_of_the_processor(sample: Path, rates: str) -> None:
+def test_try_of_a_thousand_records_does_not_load_spark(sample: Path, rates: str) -> None:
     code = (
-        "import resource, sys\n"
+        "import sys\n"
         "from headgate.main import run\n"
         f"code = run(['etl', 'try', {str(EXAMPLE)!r}, '--sample', {str(sample)!r}, '--list', {rates!r}])\n"
-        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "print(code, used.ru_utime + used.ru_stime, 'pyspark' in sys.modules, file=sys.stderr)\n"
+        "print(code, 'pyspark' in sys.modules, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    status, seconds, has_spark = done.stderr.split()[-3:]
+    status, has_spark = done.stderr.split()[-2:]
     assert (status, has_spark) == ("0", "False")
-    assert float(seconds) < 2 * 2  # twice the promise: a machine may be slower than the one it was measured on
 
 
-@pytest.mark.parametrize("file", [*sorted((EVENTS / "etl").glob("*.yaml")), EXAMPLE], ids=lambda file: file.stem)
+#: The other examples have their rows in tests/in_process/test_example_mappings.py.
+WITH_TESTS = [file for file in sorted((EVENTS / "etl").glob("*.yaml")) if "\ntests:" in file.read_text()]
+
+
+@pytest.mark.parametrize("file", [*WITH_TESTS, EXAMPLE], ids=lambda file: file.stem)
 def test_the_tests_in_the_documents_of_the_examples_pass(file: Path) -> None:
     results = run_mapping_tests(file)
     assert results

@@ -167,6 +167,15 @@ class LookupDocument(Document):
     )
     ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
 
+    @property
+    def store(self) -> str:
+        """The store that answers, for people."""
+        if self.postgres is not None:
+            return f"PostgreSQL {self.postgres.host}:{self.postgres.port}/{self.postgres.database}"
+        if self.redis is not None:
+            return f"Redis {self.redis.host}:{self.redis.port}"
+        return self.url or ""
+
     @model_validator(mode="after")
     def _check_request(self) -> Self:
         if sum(store is not None for store in (self.url, self.postgres, self.redis)) != 1:
