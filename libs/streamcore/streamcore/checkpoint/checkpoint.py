@@ -286,7 +286,8 @@ class CheckpointRoot:
                 )
         if committed and not planned[0] <= committed[-1] <= planned[-1]:
             self._raise_damaged(
-                f"batch {committed[-1]} is committed, the last planned is {planned[-1]}", "logs do not match"
+                f"spark/offsets/{committed[-1]} is missing",
+                f"batch {committed[-1]} is committed, the last planned is {planned[-1]}",
             )
         if planned[-1] - (committed[-1] if committed else planned[0] - 1) > 1:
             self._raise_damaged(
@@ -299,7 +300,8 @@ class CheckpointRoot:
             self._raise_damaged(f"offsets/{committed[-1]} is missing", f"batch {committed[-1]} is committed")
         if decided and decided[-1] > planned[-1]:
             self._raise_damaged(
-                f"offsets has batch {decided[-1]}, the last planned is {planned[-1]}", "logs do not match"
+                f"spark/offsets/{decided[-1]} is missing",
+                f"offsets has batch {decided[-1]}, the last planned is {planned[-1]}",
             )
         for batch in decided[-2:]:
             self.offsets.check_link(batch)

@@ -31,6 +31,8 @@ from streamcore.storage.location import Location
 _SNAPSHOT = re.compile(r"((\d+)_.*\.zip)(\.crc)?\Z")
 #: The file with the schema of the state, in the description of an operator.
 _SCHEMA = re.compile(r"/_stateSchema/default/([^\"/]+)\"")
+#: Properties of an operator with state of its own.
+_PROPERTIES = frozenset({"timeMode", "outputMode", "stateVariables"})
 #: Start of Hadoop's file of checksums: its name and the number of bytes of each checksum. A CRC-32 of each follows.
 _CHECKSUMS = struct.Struct(">4sI")
 
@@ -74,10 +76,23 @@ def _check_operator(spark: Location, operator: str, *, begun: bool) -> Iterator[
         name = f"{operator}/_metadata/v2/{batch}"
         damage = list(_check_document(spark / operator / "_metadata/v2", str(batch), name))
         yield from damage
-        if not damage:
+        if not damage and not _describes_operator(read_whole(spark / name) or b""):
+            yield f"{name} is changed"
+        elif not damage:
             for schema in _SCHEMA.findall((read_whole(spark / name) or b"").decode()):
                 folder = f"{operator}/_stateSchema/default"
                 yield from _check_file(spark / folder, schema, f"{folder}/{schema}")
+
+
+def _describes_operator(content: bytes) -> bool:
+    """Return whether a description has the entries that Spark reads at a start. Of one without them Spark says only
+    that a key or an element of an array is not there."""
+    try:
+        document = json.loads(content.partition(b"\n")[2])
+        properties = json.loads(document.get("operatorPropertiesJson") or "{}")
+        return bool(document.get("stateStoreInfo")) and (not properties or properties.keys() >= _PROPERTIES)
+    except (ValueError, AttributeError):
+        return False
 
 
 def _committed_ids(commits: Location) -> _Ids:

@@ -30,8 +30,11 @@ _JAVA_CLASS = re.compile(r"(?:[a-z][\w$]*\.)+[\w$]*?(\w+): ")
 _TASK = re.compile(
     r"(?:\S+: )?Job aborted due to stage failure: .*? most recent failure: Lost task .*? \(TID.*?\) \(.*?\): "
 )
-#: Texts in errors of Spark, Hadoop and RocksDB about a damaged file.
-_DAMAGED = ("ChecksumException", "Checksum error", "Stream is corrupted", "ZipException", "Corruption: ")
+#: Texts in errors of Spark, Hadoop and RocksDB about a damaged file. The last is of a change log that ends early.
+_DAMAGED = (
+    *("ChecksumException", "Checksum error", "Stream is corrupted", "ZipException", "Corruption: "),
+    "readLineage should only be invoked",
+)
 #: A Python worker that found its connection closed, in code of pyspark: the JVM's side of it ended first.
 _CUT_OFF = re.compile(
     r'  File "[^"\n]*/pyspark/[^"\n]*", line \d+, in \w+\n(?:    .*\n)*'

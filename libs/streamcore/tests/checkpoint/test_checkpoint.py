@@ -120,14 +120,17 @@ def write(name: str, text: str) -> Damage:
         (remove("spark/offsets/3"), "spark/offsets/3 is missing between 0 and 6"),
         (remove("spark/commits/2"), "spark/commits/2 is missing between 0 and 5"),
         (remove("spark/commits/5", "spark/commits/4"), "spark/commits/4 is missing"),
-        (remove("spark/offsets/6", "spark/offsets/5"), "batch 5 is committed, the last planned is 4"),
+        (
+            remove("spark/offsets/6", "spark/offsets/5"),
+            "spark/offsets/5 is missing .batch 5 is committed, the last planned is 4.",
+        ),
         (remove(*(f"spark/offsets/{n}" for n in range(7))), "spark/commits has batches, spark/offsets has none"),
         (write("spark/offsets/6", ""), r"spark/offsets/6 is cut short \(the disk was full"),
         (write("spark/offsets/6", "v1\n"), "spark/offsets/6 is cut short"),
         (write("spark/offsets/5", "{}\n{}\n"), "spark/offsets/5 is cut short"),
         (write("spark/commits/5", "v"), "spark/commits/5 is cut short"),
         (remove("offsets/5"), "offsets/5 is missing .batch 5 is committed"),
-        (write("offsets/7", "{}"), "offsets has batch 7, the last planned is 6"),
+        (write("offsets/7", "{}"), "spark/offsets/7 is missing .offsets has batch 7, the last planned is 6."),
     ],
 )
 def test_a_damaged_log_is_rejected_with_the_file_and_the_remedy(

@@ -48,6 +48,12 @@ Caused by: {}
 """
 )
 SCHEMA = "_stateSchema/default/0_id"
+#: As Spark writes it, shortened.
+DESCRIPTION = (
+    'v2\n{"operatorInfo":{"operatorId":0},"stateStoreInfo":[{"storeName":"default","stateSchemaFilePaths":'
+    '["file:/a/_stateSchema/default/0_id"]}],"operatorPropertiesJson":'
+    '"{\\"timeMode\\":\\"NoTime\\",\\"outputMode\\":\\"Append\\",\\"stateVariables\\":[]}"}'
+)
 
 
 def explain(text: str, folder: Path, savepoint: str | None = "nightly") -> StreamError:
@@ -61,7 +67,7 @@ def state_file(folder: Path, content: bytes, checked: bytes) -> Path:
         (folder / "spark" / log / "0").write_text('v2\n{"stateUniqueIds":{"0":[["id"]]}}')
     (folder / "spark" / "metadata").write_text("{}")
     operator = folder / "spark" / "state" / "0"
-    for name, text in (("_metadata/v2/0", 'v2\n{"paths":["file:/a/_stateSchema/default/0_id"]}'), (SCHEMA, "v3")):
+    for name, text in (("_metadata/v2/0", DESCRIPTION), (SCHEMA, "v3")):
         (operator / name).parent.mkdir(parents=True)
         (operator / name).write_text(text)
     file = operator / "0" / "1_id.changelog"
@@ -107,6 +113,23 @@ def test_the_error_names_a_missing_file(tmp_path: Path) -> None:
     state_file(tmp_path, b"", b"").unlink()
     found = explain(STATE.format("java.nio.file.NoSuchFileException: /tmp/x"), tmp_path, savepoint=None)
     assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
+
+
+@pytest.mark.parametrize("entry", ["stateStoreInfo", "timeMode", "outputMode", "stateVariables"])
+def test_the_error_names_a_description_of_an_operator_that_lost_an_entry(entry: str, tmp_path: Path) -> None:
+    state_file(tmp_path, b"", b"")
+    file = tmp_path / "spark/state/0/_metadata/v2/0"
+    file.write_text(DESCRIPTION.replace(entry, entry[:-1] + "~"))
+    found = explain("key not found: timeMode\n=== Streaming Query ===\n", tmp_path)
+    assert type(found) is CorruptState
+    assert "state/0/_metadata/v2/0 is changed; restore the app from savepoint nightly" in str(found)
+
+
+def test_a_change_log_that_ends_early_is_damage(tmp_path: Path) -> None:
+    cause = "java.lang.AssertionError: assertion failed: readLineage should only be invoked with state store checkpoint"
+    found = explain(STATE.format(cause), tmp_path)
+    assert type(found) is CorruptState
+    assert "restore the app from savepoint nightly" in str(found)
 
 
 @pytest.mark.parametrize("name", ["_metadata/v2/0", SCHEMA])

@@ -21,25 +21,18 @@ from urllib.parse import urlsplit
 
 from streamcore.errors import ConfigError, Retryable
 
-#: Answers that may be another one later.
-_LATER: Final = frozenset({408, 425, 429})
 #: Answers about the content of a request: a part of it may be accepted.
 _CONTENT: Final = frozenset({400, 413, 422})
-_OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
+_OK, _REDIRECT = 200, 300
 _REASON_BYTES: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRejection:
-    """A final answer other than 2xx. ``divisible``: it may be about some of the rows only."""
+    """An answer about the rows of a request: a part of them may be accepted."""
 
     status: int
     reason: str
-
-    @property
-    def divisible(self) -> bool:
-        """Whether a part of the rows may be accepted."""
-        return self.status in _CONTENT
 
 
 @dataclass
@@ -92,9 +85,9 @@ class WebhookClient:
             return None
         reason = " ".join(text.decode("utf-8", "replace").split())
         said = f"{self.url} answered {response.status} {response.reason}" + (f": {reason}" if reason else "")
-        if response.status in _LATER or response.status >= _SERVER_ERROR:
-            raise Retryable(said)
-        return WebhookRejection(response.status, said)
+        if response.status in _CONTENT:
+            return WebhookRejection(response.status, said)
+        raise Retryable(said)  # the endpoint is away, busy, or not set up: no fault of the rows
 
     def _sign(self, message_id: str, body: bytes) -> dict[str, str]:
         now_s = str(int(time.time()))

@@ -7,10 +7,10 @@ in its cut, stores each row once; no receiver can be made to, hence "at least on
 For each request:
 
 1. 2xx: the rows are delivered.
-2. No answer, 408, 425, 429 or 5xx: the same request is sent again, with growing pauses, for ``patience.recovery_ms``. A
-   receiver that took the rows, and whose answer was lost, gets them again with the same id.
-3. 400, 413 or 422: the rows are sent in halves, so that only those are rejected that the receiver rejects.
-4. Any other answer: the rows are rejected. Rejected rows become dead letters of the cut; the stream goes on.
+2. 400, 413 or 422: the rows are sent in halves, so that only those are rejected that the receiver rejects. Rejected
+   rows become dead letters of the cut; the stream goes on.
+3. No answer, or any other, such as 401 of a wrong token: the same request is sent again, with growing pauses, for
+   ``patience.recovery_ms``. A receiver that took the rows, and whose answer was lost, gets them again with the same id.
 
 After a crash, the whole cut is sent again. A process of an earlier epoch cannot be fenced at the receiver: it asks
 ``SinkHooks.still_owner`` before the first request of a cut and before each retry, and may have one request under way.
@@ -124,7 +124,7 @@ class WebhookSink:
         rejection = self._post(cut, lane, batch)
         if rejection is None:
             return
-        if not rejection.divisible or len(batch.rows) == 1 or budget.requests < 2:
+        if len(batch.rows) == 1 or budget.requests < 2:
             for row in range(batch.first, batch.first + len(batch.rows)):
                 yield RejectedRow(lane, row, f"http_{rejection.status}", rejection.reason)
             return
