@@ -78,6 +78,7 @@ def test_every_kind_of_dead_letter_occurs() -> None:
         RejectCode.UNUSABLE_SCHEMA,
         RejectCode.NOT_PROTOBUF,
         RejectCode.TOO_MANY_VALUES,  # of arrays and maps
+        RejectCode.IMPLAUSIBLE_TIME,
     }
     assert set(decoded.dead.column("code").to_pylist()) == set(RejectCode) - of_other_sources
 

@@ -153,8 +153,10 @@ def expected(event: Any) -> dict[str, object]:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 INTS = st.sampled_from([0, 1, -1, 127, 128, 2**31 - 1, -(2**31)]) | st.integers(-(2**31), 2**31 - 1)
 LONGS = INTS | st.integers(-(2**63), 2**63 - 1)
+#: Without those that are implausible: seconds that were read as milliseconds.
+TIMES = st.integers(0, 10**9 - 1) | st.integers(10**10, 10**12)
 EVENTS = st.fixed_dictionaries(
-    {"ts": st.integers(0, 10**12), "user": TEXTS, "price": st.just("12.5")},
+    {"ts": TIMES, "user": TEXTS, "price": st.just("12.5")},
     optional={
         "count": LONGS,
         "small": INTS,
