@@ -7,7 +7,6 @@ read-only. The only module of ``streamcore.enrich`` that imports psycopg.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any, Final
 
 import psycopg
 
+from streamcore.enrich.passwords import read_password
 from streamcore.enrich.spec import Answer, Key
-from streamcore.errors import ConfigError, Permanent, Retryable
+from streamcore.errors import Permanent, Retryable
 
 KEYS: Final = "{keys}"
 
@@ -94,7 +94,7 @@ class PostgresLookup:
                 port=self.port,
                 dbname=self.database,
                 user=self.user,
-                password=self._password(),
+                password=read_password(self._name, self.password_file, self.password_env),
                 sslmode=self.sslmode,
                 sslrootcert=None if self.ca_file is None else str(self.ca_file),
                 connect_timeout=max(2, self.timeout_ms // 1000),
@@ -105,16 +105,6 @@ class PostgresLookup:
             )
         except psycopg.Error as error:
             raise Retryable(self._explain(error)) from None
-
-    def _password(self) -> str | None:
-        if self.password_env is not None:
-            return os.environ.get(self.password_env)
-        if self.password_file is None:
-            return None
-        try:
-            return self.password_file.read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise ConfigError(f"{self._name}: cannot read {self.password_file}: {error.strerror}") from None
 
     @property
     def _name(self) -> str:

@@ -7,7 +7,6 @@ the protocol that a lookup needs is three kinds of replies.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +15,9 @@ from typing import Final
 
 import orjson
 
+from streamcore.enrich.passwords import read_password
 from streamcore.enrich.spec import Answer, Key
-from streamcore.errors import ConfigError, Permanent, Retryable, StreamError
+from streamcore.errors import Permanent, Retryable, StreamError
 
 KEY: Final = "{key}"
 #: First words of errors that may pass.
@@ -142,7 +142,7 @@ class RedisLookup:
         return connection
 
     async def _log_in(self, connection: _RedisConnection) -> None:
-        password = self._password()
+        password = read_password(self._name, self.password_file, self.password_env)
         commands: list[list[bytes]] = []
         if password is not None:
             commands.append([b"AUTH", *([self.user.encode()] if self.user else []), password.encode()])
@@ -154,16 +154,6 @@ class RedisLookup:
         for reply in replies:
             if isinstance(reply, StreamError):
                 raise type(reply)(f"{self._name}: {reply}")
-
-    def _password(self) -> str | None:
-        if self.password_env is not None:
-            return os.environ.get(self.password_env)
-        if self.password_file is None:
-            return None
-        try:
-            return self.password_file.read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise ConfigError(f"{self._name}: cannot read {self.password_file}: {error.strerror}") from None
 
     @property
     def _name(self) -> str:

@@ -59,6 +59,7 @@ from streamcore.sinks.delta.schema import in_delta
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.table import OpenTable
 from streamcore.sinks.lake.columns import check_partitions, missing_columns
+from streamcore.sinks.lake.lanes import newest_cut, write_lanes
 from streamcore.sinks.lake.rows import partitions, shape_rows
 from streamcore.sinks.retrying import nothing, retry
 from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult, check_same_cut, sink_dependency
@@ -127,15 +128,11 @@ class DeltaSink:
         for lane in sorted(self._settings.tables):
             self._retry(partial(self._steps_1_to_4, lane), f"open of lane {lane}")
             self._maintenance.begin(lane, self._lanes[lane].table.version)
-        cuts = [lane.last for lane in self._lanes.values() if lane.last is not None]
-        return max(cuts, key=lambda cut: cut.batch, default=None)
+        return newest_cut(lane.last for lane in self._lanes.values())
 
     def write(self, cut: CutId, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Run step 5 for each lane with rows, and steps 1 to 5 again while the outcome is unknown."""
-        parts = [self._write_lane(cut, lane, rows[lane]) for lane in sorted(rows) if rows[lane].num_rows]
-        results = {part.outcome for part in parts}
-        result = next((r for r in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED) if r in results), WriteOutcome.EMPTY)
-        return WriteResult(result, sum(p.rows for p in parts), [row for p in parts for row in p.rejected])
+        return write_lanes(partial(self._write_lane, cut), rows)
 
     def close(self) -> None:
         """Drop the open tables. Wait up to some seconds for running maintenance."""

@@ -39,6 +39,7 @@ from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.sinks.lake.columns import check_partitions
+from streamcore.sinks.lake.lanes import newest_cut, write_lanes
 from streamcore.sinks.lake.rows import shape_rows
 from streamcore.sinks.parquet.files import encode_files, in_parquet
 from streamcore.sinks.parquet.notes import FolderLog, FolderNote
@@ -109,15 +110,11 @@ class ParquetSink:
         self._owner = owner
         for lane in sorted(self._settings.tables):
             self._retry(partial(self._steps_1_and_2, owner, lane), f"open of lane {lane}")
-        cuts = [folder.note.last for folder in self._folders.values() if folder.note.last is not None]
-        return max(cuts, key=lambda cut: cut.batch, default=None)
+        return newest_cut(folder.note.last for folder in self._folders.values())
 
     def write(self, cut: CutId, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Run step 3 for each lane with rows, and steps 1 to 3 again while the outcome is unknown."""
-        parts = [self._write_lane(cut, lane, rows[lane]) for lane in sorted(rows) if rows[lane].num_rows]
-        results = {part.outcome for part in parts}
-        result = next((r for r in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED) if r in results), WriteOutcome.EMPTY)
-        return WriteResult(result, sum(p.rows for p in parts), [row for p in parts for row in p.rejected])
+        return write_lanes(partial(self._write_lane, cut), rows)
 
     def close(self) -> None:
         """Forget the folders. No connection is open."""
