@@ -10,16 +10,17 @@ import headgate_operator
 import headgate_rules
 import headgate_search
 import headgate_sessions
+import rulecore.mapping
 import streamcore.decode
 import streamcore.sinks
 from headgate.main import CommandExit
-from headgate_etl.row_codes import RowCode
 from headgate_operator.__main__ import OperatorExit
 from headgate_operator.resources.reasons import ConditionReason, EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointPhase
 from headgate_operator.resources.status import Phase, UpgradeOutcome
 from headgate_search.products import ProductCode
 from rulecore.documents.status import StatusKind
+from rulecore.mapping.row_codes import RowCode
 from streamcore.codes import Code, ExitCode
 from streamcore.control.status import DriverPhase
 from streamcore.decode.reject_codes import RejectCode
@@ -34,7 +35,7 @@ from tools.reference.packages import modules
 
 _PACKAGES = (
     *(headgate_etl, headgate_operator, headgate_rules, headgate_search, headgate_sessions),
-    *(streamcore.decode, streamcore.sinks),
+    *(rulecore.mapping, streamcore.decode, streamcore.sinks),
 )
 Codes = type[Code] | type[ExitCode]
 _DEAD_LETTERS = (

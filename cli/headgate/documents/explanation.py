@@ -19,9 +19,9 @@ from headgate.documents.rendering import render_value
 from headgate.documents.trial import TrialInput, TrialLetter
 from headgate.errors import InputError
 from headgate_etl.derive_with_lists import DeriveOperatorFactory
-from headgate_etl.mapping.stage import MappingStage
-from headgate_etl.mapping.types import CODE
 from headgate_etl.routing import RouteRows
+from rulecore.mapping.stage import MappingStage
+from rulecore.mapping.types import CODE
 from streamcore.operators.base import MAIN
 from streamcore.topology.nodes import EnrichmentNode, SourceNode, StatefulNode, StatelessNode, TopologyNode, UnionNode
 from streamcore.topology.observed_rows import observed

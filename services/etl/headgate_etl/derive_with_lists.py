@@ -14,12 +14,12 @@ from functools import partial
 
 import polars as pl
 
-from headgate_etl.mapping.stage import MappingStage
 from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY
 from rulecore.documents.status import RuleStatus, StatusKind, as_reply
 from rulecore.language import ListType
 from rulecore.lists import routing as control
 from rulecore.lists.store import ListStore, save
+from rulecore.mapping.stage import MappingStage
 from streamcore.kernel import ControlRecord
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION

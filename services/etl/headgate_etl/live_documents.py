@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any  # a document is made of anything
 
 from headgate_etl.documents import EtlDocument, MappingDocument, PublishedMapping
 from headgate_etl.name_resolution import read_lists, read_model
-from headgate_etl.problems import Problems
 from headgate_etl.topology import build_topology
 from rulecore.documents.status import answer_record
+from rulecore.mapping.problems import Problems
 from streamcore.app import App, Source
 from streamcore.engine.document_changes import DocumentAnswer, DocumentPlan, find_missing_stream
 from streamcore.engine.publication import decode_app_document, decode_stream, is_stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headgate_etl.problems import Problems
+from rulecore.mapping.problems import Problems
 from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:

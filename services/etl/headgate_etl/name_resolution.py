@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from headgate_etl import masking
 from headgate_etl.documents import How, RedisValue, RouteTarget
-from headgate_etl.problems import Problems
 from headgate_etl.sinks import sink_lanes
 from rulecore.language import ListType
 from rulecore.language.secrets import read_secret
+from rulecore.mapping.problems import Problems
 from streamcore.schema import STRING, TIMESTAMP, Field, Kind, Type
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from headgate_etl import masking
 from headgate_etl import name_resolution as names
 from headgate_etl.documents import InputDocument, OnEmpty, OnMissing, RouteTarget
-from headgate_etl.expressions import ExpressionReader, inline, null_of_type, uses_lists
-from headgate_etl.mapping.explode import Explode, ExplodingStage
-from headgate_etl.mapping.stage import MappingStage
-from headgate_etl.mapping.types import ComputedField, RowRule
-from headgate_etl.problems import Problems
 from headgate_etl.routing import Route
 from rulecore.language import Expr, ListType, columns
 from rulecore.lists.list_columns import extract_list_columns
+from rulecore.mapping.explode import Explode, ExplodingStage
+from rulecore.mapping.expressions import ExpressionReader, inline, null_of_type, uses_lists
+from rulecore.mapping.problems import Problems
+from rulecore.mapping.stage import MappingStage
+from rulecore.mapping.types import ComputedField, RowRule
 from streamcore.decode.formats import InputFormat
 from streamcore.errors import ConfigError
 from streamcore.schema import Field, Kind, StreamSchema, Type

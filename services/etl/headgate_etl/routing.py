@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headgate_etl.columns import ROW, to_physical
 from headgate_etl.documents import RouteTarget
-from headgate_etl.mapping.types import CODE, REASON
 from headgate_etl.masking import Mask, mask_columns
-from headgate_etl.row_codes import RowCode
 from rulecore.language import Expr, columns
 from rulecore.language.columnar.compiler import to_polars
+from rulecore.mapping.physical_rows import ROW, to_physical
+from rulecore.mapping.row_codes import RowCode
+from rulecore.mapping.types import CODE, REASON
 from streamcore.schema import Type
 
 #: The prefix of the boolean columns, one per route, that are true where the route takes the row.

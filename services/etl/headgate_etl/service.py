@@ -28,7 +28,7 @@ def _find_faults(
     """Return what is wrong with names and expressions."""
     from headgate_etl.mapping_tests import check_tests
     from headgate_etl.plan import find_plan
-    from headgate_etl.problems import Problems
+    from rulecore.mapping.problems import Problems
 
     problems = Problems(unclear={*unclear})
     find_plan(document, problems, sources)

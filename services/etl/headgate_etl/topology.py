@@ -10,10 +10,10 @@ import polars as pl
 from headgate_etl.derive_with_lists import REPLIES, DeriveOperatorFactory
 from headgate_etl.documents import DeduplicateDocument, EtlDocument, RouteTarget
 from headgate_etl.lookups import enrichment
-from headgate_etl.mapping.types import CODE, REASON
 from headgate_etl.masking import mask_columns
 from headgate_etl.plan import EtlPlan, Input, build_plan
 from headgate_etl.routing import RouteRows
+from rulecore.mapping.types import CODE, REASON
 from streamcore.app import Source
 from streamcore.durations import Milliseconds
 from streamcore.operators.deduplication.operator import DUPLICATES, WhenFull

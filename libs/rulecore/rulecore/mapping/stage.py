@@ -16,15 +16,15 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from headgate_etl.columns import ROW, to_physical
-from headgate_etl.mapping import expression_errors
-from headgate_etl.mapping.error_messages import ErrorMessages
-from headgate_etl.mapping.types import ComputedField, FirstError, MappingSpec, Mask
-from headgate_etl.row_codes import RowCode
 from rulecore.language import Expr, columns
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
 from rulecore.lists.fill_columns import with_list_columns
+from rulecore.mapping import expression_errors
+from rulecore.mapping.error_messages import ErrorMessages
+from rulecore.mapping.physical_rows import ROW, to_physical
+from rulecore.mapping.row_codes import RowCode
+from rulecore.mapping.types import ComputedField, FirstError, MappingSpec, Mask
 from streamcore.schema import DOUBLE, Type
 from streamcore.topology.logical_types import to_logical_column
 from streamcore.wire.raw import ORIGIN

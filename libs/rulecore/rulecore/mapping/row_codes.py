@@ -1,4 +1,4 @@
-"""The codes of rows that the etl service rejects."""
+"""The codes of rows that a mapping rejects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from streamcore.codes import Code
 
 
 class RowCode(Code):
-    """Codes of rows that the etl service rejects, beside those of records that cannot be decoded."""
+    """Codes of rows that a mapping rejects, beside those of records that cannot be decoded."""
 
     BAD_VALUE = (
         "bad_value",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headgate_etl.mapping.stage import MappingStage
-from headgate_etl.mapping.types import CODE, REASON
-from headgate_etl.row_codes import RowCode
+from rulecore.mapping.row_codes import RowCode
+from rulecore.mapping.stage import MappingStage
+from rulecore.mapping.types import CODE, REASON
 from streamcore.schema import LONG, Type
 
 #: The number of the record that a row is from. No field can have this name.

@@ -11,11 +11,11 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 
-from headgate_etl.mapping.types import CODE, REASON, FirstError, MappingSpec
-from headgate_etl.row_codes import RowCode
 from rulecore.documents.message_template import format_value
 from rulecore.documents.scalars import abbreviate
 from rulecore.language import Expr, columns, to_logical
+from rulecore.mapping.row_codes import RowCode
+from rulecore.mapping.types import CODE, REASON, FirstError, MappingSpec
 from streamcore.schema import TIMESTAMP, Type
 from streamcore.timestamps import to_text
 

@@ -1,5 +1,0 @@
-"""Mapping stages: each computes the fields of rows with expressions, checks rules on them, and tells why a row failed.
-
-Promises: the result of a row does not depend on other rows, and no data raises an exception. Does not know the settings
-of the service, where rows come from and where they go.
-"""
