@@ -144,6 +144,29 @@ lateness_ms: 1000
 early_ms: 100
 max_pages: 10
 """
+RULES = """\
+app: fraud
+kafka:
+  bootstrap: 127.0.0.1:1
+checkpoint: /data/fraud
+shards: 4
+trigger_ms: 100
+starting_offsets: earliest
+watermark:
+  max_out_of_orderness_ms: 2000
+  idle_timeout_ms: 1000
+streams:
+  - schema_file: visits.yaml
+    topic: visits
+    reject_extra_fields: true
+max_rules: 100
+max_distinct: 1000
+max_matches: 5000
+max_rule_state_bytes: 1000000
+max_group_state_bytes: 2000000
+max_shard_state_bytes: 4000000
+compare_every_ms: 1000
+"""
 VISITS = """\
 name: visits
 event_time: ts
@@ -192,8 +215,12 @@ def _wrong_lines(kind: str, path: Sequence[str], line: str, name: str | None, va
     if re.fullmatch(r"\d+", value or "") and top not in ("tests", "shards"):
         yield line.replace(f": {value}", ": many")
         yield line.replace(f": {value}", ": -7")
+    if name == "app":
+        yield from ("app: My Shop", "app: shop/orders", "app: shop_orders", f"app: {'a' * 41}")
     if name == "shards":
         yield "shards: 0"
+    if name == "reject_extra_fields":
+        yield line.replace(str(value), "perhaps")
     if name == "topic":
         yield line.replace(str(value), "'ord.*'")
     if name == "starting_offsets":
@@ -249,6 +276,7 @@ def _wrong_mappings(path: Sequence[str], line: str, name: str | None, value: str
 
 BASES: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "etl": (("etl.yaml", ETL, "etl"), ("orders.yaml", ORDERS, "stream")),
+    "rules": (("rules.yaml", RULES, "rules"), ("visits.yaml", VISITS, "stream")),
     "sessions": (("sessions.yaml", SESSIONS, "sessions"), ("visits.yaml", VISITS, "stream")),
 }
 
@@ -282,18 +310,19 @@ def _all(service: str) -> list[Mistake]:
 @pytest.mark.parametrize("service", BASES)
 def test_each_mistake_is_found_in_its_line(tmp_path: Path, service: str) -> None:
     mistakes = _all(service)
-    assert len(mistakes) > {"etl": 140, "sessions": 40}[service]
+    assert len(mistakes) > {"etl": 140, "rules": 50, "sessions": 40}[service]
     missed = [one for one in mistakes if (one.file, one.line) not in _found(tmp_path, service, [one])]
     assert missed == []
 
 
-def test_many_mistakes_are_found_in_one_round(tmp_path: Path) -> None:
-    rng, left, missed = random.Random(21), MISTAKES, []
+@pytest.mark.parametrize(("service", "share"), [("etl", 1.0), ("rules", 0.25)])
+def test_many_mistakes_are_found_in_one_round(tmp_path: Path, service: str, share: float) -> None:
+    rng, left, missed = random.Random(21), MISTAKES * share, []
     # Without the name of the file, or of a route, what is said of these has no meaning.
-    every = [one for one in _all("etl") if not re.search("schema_fileq|nameq", one.text)]
+    every = [one for one in _all(service) if not re.search("schema_fileq|nameq", one.text)]
     while left > 0:
         chosen = {(one.file, one.line): one for one in rng.sample(every, rng.randint(2, MOST_AT_ONCE))}
-        found = _found(tmp_path, "etl", [*chosen.values()])
+        found = _found(tmp_path, service, [*chosen.values()])
         missed += [(one, [*chosen.values()], found) for place, one in chosen.items() if place not in found]
         left -= len(chosen)
     assert missed == []
@@ -340,6 +369,17 @@ def test_the_command_prints_all_and_exits_with_1(tmp_path: Path, capsys: pytest.
     assert [re.sub(r"^.*/", "", text).split(": ")[0] for text in printed[:2]] == ["etl.yaml:1:6", "etl.yaml:5:1"]
     assert "did you mean shards?" in printed[1]
     assert printed[-1].endswith("2 mistakes")
+
+
+@pytest.mark.parametrize("service", ["etl", "rules", "search", "sessions"])
+def test_the_settings_of_each_service_reject_an_app_that_topics_cannot_be_named_after(
+    tmp_path: Path, service: str
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("checkpoint: /data/x\napp: My App\nkafka: {bootstrap: 127.0.0.1:1}\n")
+    (problem,) = [one for one in check_document(find_service(service), file).problems if one.path == "app"]
+    assert (problem.place.line, problem.place.column) == (2, 6)
+    assert "use a-z, 0-9 and -" in problem.message
 
 
 def test_what_is_missing_is_named_with_its_purpose_and_twice_is_a_mistake(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
-from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.config.settings import AppName, ServiceSettings
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
 
 _HOUR_MS = 3_600_000
@@ -45,7 +45,7 @@ class SearchSettings(ServiceSettings):
         "streamcore.operators.joins",
     )
 
-    app: str = Field(
+    app: AppName = Field(
         default="search",
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )
