@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,6 @@ from tests.harness.servers.console import browser, program, serve
 @pytest.fixture(scope="package")
 def shown(kafka: KafkaSettings) -> Iterator[Shown]:
     """Serve an app that ran once."""
-    app = run_hostile_app(kafka, "console-shown")
+    app = run_hostile_app(kafka, f"console-{uuid.uuid4().hex[:8]}")
     with serve(kafka, app.name) as server:
         yield Shown(app, server, program(server), browser(server))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 import pytest
 
+from headgate.web.state.overview import read_process
+from streamcore.control.channel import FileChannel
+from streamcore.control.status import DriverPhase, DriverStatus
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.apps.console_scene import HOSTILE, Shown, send_alert
 
@@ -132,3 +136,17 @@ def test_an_open_page_gets_a_new_alert_and_one_that_was_away_gets_it_later(kafka
         ids.append(json.loads(line.removeprefix(b"data: "))["alert_id"])
         connection.close()
     assert ids == ["live-1", "live-1"]
+
+
+def test_the_process_says_of_itself_whether_it_runs(tmp_path: Path) -> None:
+    settings = tmp_path / "app.yaml"
+    settings.write_text(f"app: shop\ncheckpoint: {tmp_path / 'checkpoint'}\n")
+    assert read_process(settings, 100.0) is None
+    channel = FileChannel(tmp_path / "checkpoint")
+    channel.publish(DriverStatus(DriverPhase.RUNNING, batch=7, lag_rows=5, lag_s=1.5, at_ms=90_000).to_json())
+    found = read_process(settings, 100.0)
+    assert found is not None
+    assert (found.phase, found.runs, found.batch, found.lag_rows, found.age_s) == ("running", True, 7, 5, 10.0)
+    silent = read_process(settings, 200.0)
+    assert silent is not None
+    assert not silent.runs

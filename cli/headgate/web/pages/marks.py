@@ -93,4 +93,4 @@ class Share:
 def shares(counts: Sequence[tuple[str, int]]) -> list[Share]:
     """Return each count with its share of the largest."""
     most = max([count for _, count in counts] or [1])
-    return [Share(name, count, max(1, round(count / most * 100))) for name, count in counts]
+    return [Share(name, count, round(count / max(most, 1) * 100)) for name, count in counts]

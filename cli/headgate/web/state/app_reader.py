@@ -31,15 +31,15 @@ AnswerKey = tuple[int, str, str]
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """``answers``: the app's own answer to each control record. ``changes``: its unasked answers (quarantine, time),
-    the newest of each rule and version. ``compared``: the newest counts of a trial beside the live version, by rule and
-    version. ``requests``: offset and digest of the change of each request.
+    the newest of each rule and version. ``compared``: the newest counts of a trial beside the live version, by rule,
+    version and shard. ``requests``: offset and digest of the change of each request.
     """
 
     app: str
     history: RuleHistory
     answers: Mapping[AnswerKey, ControlResponse] = field(default_factory=dict)
     changes: Mapping[tuple[str, int | None], ControlResponse] = field(default_factory=dict)
-    compared: Mapping[tuple[str, int | None], Mapping[str, int]] = field(default_factory=dict)
+    compared: Mapping[tuple[str, int | None, int], Mapping[str, int]] = field(default_factory=dict)
     requests: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def last_offset(self, rule: str) -> int | None:
@@ -104,7 +104,8 @@ class AppReader:
         for record in sorted(status, key=lambda r: (r.timestamp_ms, r.partition, r.offset)):
             for answer in read_responses([record]):
                 if answer.status == StatusKind.COMPARED:
-                    compared[answer.rule, answer.version] = _counts(record)
+                    counts = _counts(record)
+                    compared[answer.rule, answer.version, counts.get("shard", 0)] = counts
                 elif answer.position.offset >= 0:
                     answers[answer.position.offset, answer.subject, answer.rule] = answer
                 else:

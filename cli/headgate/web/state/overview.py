@@ -17,6 +17,8 @@ from rulecore.documents.status import StatusKind
 from streamcore.control.channel import last_status, standby_channel
 from streamcore.control.status import DriverPhase, DriverStatus
 from streamcore.errors import StreamError
+from streamcore.service.config.documents import read_settings
+from streamcore.storage.location import location
 
 SILENT_S = 30.0
 _AT_WORK = (DriverPhase.STARTING, DriverPhase.STANDBY, DriverPhase.RUNNING, DriverPhase.DRAINING)
@@ -31,12 +33,10 @@ def read_process(settings: Path | None, now_s: float) -> ProcessValue | None:
     """Return what the process of an app says of itself, from beside its checkpoint; None without one."""
     if settings is None:
         return None
-    from headgate.programs.service_app import load_service
-
     try:
-        checkpoint = load_service("rules", settings).settings.checkpoint
+        checkpoint = location(str(read_settings(settings)["checkpoint"]))
         texts = [last_status(folder) for folder in (checkpoint, standby_channel(checkpoint))]
-    except StreamError:
+    except (StreamError, KeyError):
         return None
     found = [status for text in texts if (status := DriverStatus.from_json(text)) is not None]
     if not found:
@@ -111,7 +111,7 @@ def _rule_needs(app: str, versions: list[VersionValue]) -> Iterator[Need]:
         if one.quarantined or one.status == StatusKind.QUARANTINED:
             reason = one.quarantined or one.reason or ""
             what = f"{one.rule} version {one.version} is in quarantine"
-            yield Need(level="bad", what=what, detail=reason, path=path, command=command)
+            yield Need(level="bad", what=what, detail=_first_line(reason), path=path, command=command)
         elif one.slot == "candidate":
             what = f"{one.rule} version {one.version} is on trial ({one.mode})"
             detail = "Compare it with the live version, then make it live or end the trial."
@@ -130,7 +130,7 @@ def _change_needs(snapshot: Snapshot, now_ms: int) -> Iterator[Need]:
         what = f"{change.subject} {change.name}" + (f" version {change.version}" if change.version else "")
         where, command = _change_place(snapshot.app, change)
         if change.status == StatusKind.REJECTED:
-            detail = change.reason or ""
+            detail = _first_line(change.reason or "")
             yield Need(level="bad", what=f"{what} was rejected", detail=detail, path=where, command=command)
         elif not change.answered and change.time_ms < now_ms - _ANSWER_MS:
             detail = "It is on the control topic. The app takes it when it runs."
@@ -142,6 +142,10 @@ def _change_place(app: str, change: ChangeValue) -> tuple[str, str]:
     if change.subject == "rule":
         return f"/apps/{quote(app)}/rules/{quote(change.name, safe='')}", f"{command} --rule {change.name}"
     return f"/apps/{quote(app)}", command
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def _dead_letter_needs(app: str, codes: tuple[CodeCount, ...], now_ms: int) -> Iterator[Need]:

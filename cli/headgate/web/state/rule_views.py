@@ -27,6 +27,8 @@ from rulecore.documents.status import Subject
 from rulecore.ruleset.history import HistoryEntry
 from rulecore.streams import stream_names
 
+#: What is counted of a trial: subjects for which only the live version fired, only the one on trial, or both.
+_COMPARED = ("only_live", "only_candidate", "both")
 _SLOTS = {slot: number for number, slot in enumerate(Slot)}
 
 
@@ -203,10 +205,12 @@ def _change(snapshot: Snapshot, entry: HistoryEntry) -> ChangeValue:
 
 
 def _trial(snapshot: Snapshot, rule: str, held: Iterable[VersionValue]) -> TrialValue | None:
+    """Return the counts of the version on trial, of all shards together."""
     for one in held:
-        counts = snapshot.compared.get((rule, one.version))
-        if one.slot == Slot.CANDIDATE.value and counts is not None:
-            return TrialValue(version=one.version, counts=counts)
+        shards = [counts for place, counts in snapshot.compared.items() if place[:2] == (rule, one.version)]
+        if one.slot == Slot.CANDIDATE.value and shards:
+            sums = {name: sum(counts.get(name, 0) for counts in shards) for name in _COMPARED}
+            return TrialValue(version=one.version, counts=sums)
     return None
 
 
