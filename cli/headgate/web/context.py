@@ -15,6 +15,7 @@ from headgate.web.changes.publish import RuleWriter
 from headgate.web.problems import ProblemCode, RequestError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
 from headgate.web.state.alert_feed import AlertFeed
+from headgate.web.state.alert_rate import AlertRate
 from headgate.web.state.alerts import AlertReader
 from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.dead_letters import DeadLetterReader
@@ -31,6 +32,7 @@ class ShownApp:
         self.alerts = AlertReader(kafka, app.name, limits.scan_records)
         self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
         self.feed = AlertFeed(kafka, app.name)
+        self.rate = AlertRate(kafka, app.name, limits.scan_records)
 
     @property
     def name(self) -> str:
@@ -44,6 +46,7 @@ class ShownApp:
     def close(self) -> None:
         """Close its clients."""
         self.feed.close()
+        self.rate.close()
         self.reader.close()
 
 

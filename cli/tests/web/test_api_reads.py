@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import orjson
 import pytest
 
+from headgate.web.state.alert_rate import AlertRate
 from headgate.web.state.overview import read_process
 from streamcore.control.channel import FileChannel
 from streamcore.control.status import DriverPhase, DriverStatus
@@ -111,6 +112,19 @@ def test_an_app_says_what_needs_a_person(shown: Shown) -> None:
     assert app["rules"] == {"live": 1}
     assert shown.program.get("/api/v1/apps").json == [shown.app.name]
     assert shown.program.get("/api/v1/apps/other").status == 404
+
+
+def test_each_alert_is_counted_once_in_its_minute(kafka: KafkaSettings, shown: Shown) -> None:
+    before = sum(shown.program.get(shown.api).json["alerts_per_minute"])
+    for number in range(3):
+        send_alert(kafka, shown.app.name, b"{}", f"counted-{number}".encode())
+    minutes = shown.program.get(shown.api).json["alerts_per_minute"]
+    assert (len(minutes), sum(minutes) - before) == (60, 3)
+    rate = AlertRate(kafka, shown.app.name, 4)
+    counts, cut = rate.by_minute(int(time.time() * 1000))
+    assert (sum(counts), cut) == (4, True), "of two partitions the newest two each"
+    assert sum(rate.by_minute(int(time.time() * 1000) + 7_200_000)[0]) == 0
+    rate.close()
 
 
 def test_an_open_page_gets_a_new_alert_and_one_that_was_away_gets_it_later(kafka: KafkaSettings, shown: Shown) -> None:

@@ -27,7 +27,7 @@ def list_apps(console: TheConsole) -> tuple[str, ...]:
 @ROUTER.get("/{app}")
 def read_the_app(app: TheApp) -> AppValue:
     """Return an app at a glance: its process and lag, its figures, and what needs a person."""
-    return read_app(app.snapshot(), app.app.settings, app.alerts, app.letters)
+    return read_app(app.snapshot(), app.app.settings, app.rate, app.letters)
 
 
 @ROUTER.get("/{app}/history")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -42,6 +43,7 @@ from streamcore.wire.lanes import ALERTS
 ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _CHANGES = 30
 _RULE_ALERTS = 20
+_RULE_SCAN = 10_000  # records: the page of all alerts searches further
 NEW_RULE = """\
 id: my-rule
 version: 1
@@ -181,7 +183,8 @@ def _content(
 ) -> RuleContent:
     match tab:
         case "now":
-            page = app.alerts.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
+            reader = replace(app.alerts, scan=min(app.alerts.scan, _RULE_SCAN))
+            page = reader.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
             return RuleContent(alerts=page.alerts)
         case "tests":
             with console.working():
@@ -267,4 +270,4 @@ def dead_letter_page(
 
 
 def _read(app: ShownApp) -> AppValue:
-    return read_app(app.snapshot(), app.app.settings, app.alerts, app.letters)
+    return read_app(app.snapshot(), app.app.settings, app.rate, app.letters)

@@ -1,7 +1,8 @@
-"""Alerts of an app: pages of them by rule, key, severity and time; one by its id; their number by minute."""
+"""Alerts of an app: pages of them by rule, key, severity and time; one by its id."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,8 +15,8 @@ from headgate.web.state.values import AlertPage, AlertValue
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import ALERTS, SHADOW
 
-MINUTES = 60
-_MINUTE_MS = 60_000
+#: A text that JSON has as it is, in every way of writing it.
+_PLAIN = re.compile(r"[A-Za-z0-9_. :-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,12 @@ class AlertFilter:
             and (self.until_ms is None or alert.raised_ms < self.until_ms)
             and (self.since_ms is None or alert.raised_ms >= self.since_ms)
         )
+
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """Bytes that the record of each selected alert contains, whatever wrote it: most records need no parser."""
+        texts = (self.rule, self.severity, self.key.rpartition("=")[2])
+        return tuple(text.encode() for text in texts if _PLAIN.fullmatch(text))
 
 
 def key_texts(alert: AlertValue) -> Iterator[tuple[str, str]]:
@@ -79,12 +86,13 @@ class AlertReader:
     def page(self, lane: str, wanted: AlertFilter, limit: int, below: Mapping[int, int]) -> AlertPage:
         """Return up to ``limit`` alerts, the newest first."""
         rows, found = NewestFirst(KafkaReader(self.kafka), f"{self.app}.{lane}", dict(below)), list[AlertValue]()
-        ended = False
+        ended, needles = False, wanted.needles
         for record in rows:
             if wanted.since_ms is not None and record.timestamp_ms < wanted.since_ms:
                 ended = True
                 break
-            alert = parse_alert(record, lane)
+            value = record.value or b""
+            alert = parse_alert(record, lane) if all(needle in value for needle in needles) else None
             if alert is not None and wanted.matches(alert):
                 found.append(alert)
             if len(found) >= limit or rows.read >= self.scan:
@@ -100,17 +108,3 @@ class AlertReader:
             if found is not None:
                 return found
         raise not_found(f"alert {alert_id} is not among the last {self.scan:,} alerts of app {self.app}")
-
-    def by_minute(self, now_ms: int) -> tuple[tuple[int, ...], bool]:
-        """Return the number of alerts in each of the last ``MINUTES`` minutes, the oldest first, and whether there
-        were more than one search reads."""
-        counts = [0] * MINUTES
-        rows = NewestFirst(KafkaReader(self.kafka), f"{self.app}.{ALERTS}")
-        for record in rows:
-            age = (now_ms - record.timestamp_ms) // _MINUTE_MS
-            if age >= MINUTES:
-                break
-            counts[MINUTES - 1 - max(0, age)] += 1
-            if rows.read >= self.scan:
-                return tuple(counts), True
-        return tuple(counts), False

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from headgate.web.state.alerts import AlertReader
+from headgate.web.state.alert_rate import AlertRate
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.dead_letters import DeadLetterReader
 from headgate.web.state.rule_views import list_changes, list_versions
@@ -60,7 +60,7 @@ def read_process(settings: Path | None, now_s: float) -> ProcessValue | None:
 def read_app(
     snapshot: Snapshot,
     settings: Path | None,
-    alerts: AlertReader,
+    rate: AlertRate,
     letters: DeadLetterReader,
     now_s: float | None = None,
 ) -> AppValue:
@@ -68,7 +68,7 @@ def read_app(
     now_s = time.time() if now_s is None else now_s
     now_ms = int(now_s * 1000)
     versions, process = list_versions(snapshot), read_process(settings, now_s)
-    minutes, cut = alerts.by_minute(now_ms)
+    minutes, cut = rate.by_minute(now_ms)
     codes, _ = letters.counts()
     needs = [
         *_process_needs(snapshot.app, process),

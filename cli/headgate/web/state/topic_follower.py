@@ -1,8 +1,8 @@
-"""Follows topics from their beginning: each ``read`` returns what is new, up to the ends at the call."""
+"""Follows topics: each ``read`` returns what is new, up to the ends at the call."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -17,18 +17,26 @@ _STEP = 50_000  # records of a partition at once
 
 
 class TopicFollower:
-    """Reads committed records of some topics. ``headers``: those that a record gets. One thread at a time.
+    """Reads committed records of some topics. ``headers``: those that a record gets. ``start``: the first
+    offset of each partition, without it that of the beginning; ``from_end``: only what comes later. One thread at a
+    time.
 
     A call without new records costs one request for the ends.
     """
 
     def __init__(
-        self, kafka: KafkaSettings, topics: Sequence[str], headers: Collection[str] = (), *, from_end: bool = False
+        self,
+        kafka: KafkaSettings,
+        topics: Sequence[str],
+        headers: Collection[str] = (),
+        start: Mapping[TopicPartition, int] | None = None,
+        *,
+        from_end: bool = False,
     ) -> None:
         self._topics, self._headers = list(topics), headers
         self._ends = KafkaPartitionOffsets(kafka, topics)
         self._reader = RangeReader(kafka)
-        self._read: dict[TopicPartition, int] = dict(self._ends.latest()) if from_end else {}
+        self._read: dict[TopicPartition, int] = dict(self._ends.latest() if from_end else start or {})
 
     def read(self) -> list[Record]:
         """Return the new records, in order within a partition."""
