@@ -12,7 +12,8 @@ import orjson
 import pytest
 
 from headgate.web.state.alert_rate import AlertRate
-from headgate.web.state.overview import read_process
+from headgate.web.state.overview import dead_letter_needs, read_process
+from headgate.web.state.values import CodeCount
 from streamcore.control.channel import FileChannel
 from streamcore.control.status import DriverPhase, DriverStatus
 from streamcore.kafka.settings import KafkaSettings
@@ -164,3 +165,16 @@ def test_the_process_says_of_itself_whether_it_runs(tmp_path: Path) -> None:
     silent = read_process(settings, 200.0)
     assert silent is not None
     assert not silent.runs
+
+
+def test_dead_letters_of_many_codes_are_one_need() -> None:
+    codes = tuple(
+        CodeCount(code=f"code_{n}", count=10 - n, latest_ms=1_000 * (n < 5), example="why", at="0/1") for n in range(6)
+    )
+    (need,) = dead_letter_needs("shop", codes, 86_400_500)
+    assert need.what == "40 dead letters of 5 codes"
+    assert need.detail == "Most: code_0 10, code_1 9, code_2 8"
+    assert [one.what for one in dead_letter_needs("shop", codes[:2], 86_400_500)] == [
+        "10 dead letters: code_0",
+        "9 dead letters: code_1",
+    ]

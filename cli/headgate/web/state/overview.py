@@ -27,6 +27,7 @@ _ANSWER_MS = 30_000
 _LAG_S = 60.0
 _LEVELS = ("bad", "warn", "info")
 _MOST_NEEDS = 20
+_MOST_CODES = 3  # of dead letters that are named one by one
 
 
 def read_process(settings: Path | None, now_s: float) -> ProcessValue | None:
@@ -74,7 +75,7 @@ def read_app(
         *_process_needs(snapshot.app, process),
         *_rule_needs(snapshot.app, versions),
         *_change_needs(snapshot, now_ms),
-        *_dead_letter_needs(snapshot.app, codes, now_ms),
+        *dead_letter_needs(snapshot.app, codes, now_ms),
     ]
     return AppValue(
         app=snapshot.app,
@@ -148,14 +149,25 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def _dead_letter_needs(app: str, codes: tuple[CodeCount, ...], now_ms: int) -> Iterator[Need]:
-    for one in codes:
-        if one.latest_ms >= now_ms - _DAY_MS:
-            records = "1 dead letter" if one.count == 1 else f"{one.count:,} dead letters"
-            yield Need(
-                level="warn",
-                what=f"{records}: {one.code}",
-                detail=one.example,
-                path=f"/apps/{quote(app)}/dead-letters?code={quote(one.code)}",
-                command=f"headgate deadletters list --app {app} --code {one.code}",
-            )
+def dead_letter_needs(app: str, codes: tuple[CodeCount, ...], now_ms: int) -> Iterator[Need]:
+    """Yield the codes of dead letters of the last day, or one need for many of them."""
+    new = [one for one in codes if one.latest_ms >= now_ms - _DAY_MS]
+    if len(new) > _MOST_CODES:
+        count = sum(one.count for one in new)
+        yield Need(
+            level="warn",
+            what=f"{count:,} dead letters of {len(new)} codes",
+            detail="Most: " + ", ".join(f"{one.code} {one.count:,}" for one in new[:_MOST_CODES]),
+            path=f"/apps/{quote(app)}/dead-letters",
+            command=f"headgate deadletters list --app {app}",
+        )
+        return
+    for one in new:
+        records = "1 dead letter" if one.count == 1 else f"{one.count:,} dead letters"
+        yield Need(
+            level="warn",
+            what=f"{records}: {one.code}",
+            detail=one.example,
+            path=f"/apps/{quote(app)}/dead-letters?code={quote(one.code)}",
+            command=f"headgate deadletters list --app {app} --code {one.code}",
+        )
