@@ -87,7 +87,8 @@ class AppProcess:
     def __init__(
         self, module: str, settings_file: Path, log: Path, topics: Sequence[str], arguments: Sequence[str] = ()
     ) -> None:
-        self.command: Sequence[str] = (sys.executable, "-m", module, *arguments, "--settings", str(settings_file))
+        settings = ("--settings", str(settings_file), "--reports")
+        self.command: Sequence[str] = (sys.executable, "-m", module, *arguments, *settings)
         self._topics = frozenset(topics)
         self._message_prefix = f"headgate-{module.rpartition('.')[2].removeprefix('headgate_')}:"
         self._process: subprocess.Popen[bytes] | None = None
