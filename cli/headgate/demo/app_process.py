@@ -42,7 +42,8 @@ class AppMetrics:
     """The figures of the app's reports since it was started. ``lanes``: the records and rows written to each lane.
     ``committed``: the offset after the last committed record, by topic and partition; None before the first cut.
     ``cut_ms``: the durations of the latest cuts in milliseconds, the latest one last. ``last_report_s``: when the
-    latest report was read, by ``time.monotonic``."""
+    latest report was read, by ``time.monotonic``. ``waits_for``: what the start waits for, since
+    ``waits_since_s``; empty after the first cut."""
 
     epoch: int = 0
     cuts: int = 0
@@ -54,6 +55,16 @@ class AppMetrics:
     cut_ms: tuple[int, ...] = ()
     committed: Mapping[tuple[str, int], int] | None = None
     last_report_s: float | None = None
+    waits_for: str = ""
+    waits_since_s: float = 0.0
+
+    @property
+    def inputs(self) -> Mapping[str, int]:
+        """The number of records of each topic that ``processed`` counts."""
+        counts: Counter[str] = Counter()
+        for (topic, _), offset in (self.committed or {}).items():
+            counts[topic] += offset
+        return counts
 
     @property
     def processed(self) -> int:
@@ -183,6 +194,8 @@ class AppProcess:
             if "cut" in document:
                 cut = document["cut"]
                 self._add_cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
+            elif "waiting" in document:
+                self.metrics = replace(self.metrics, waits_for=document["waiting"], waits_since_s=time.monotonic())
 
     def _add_cut(
         self,
@@ -210,6 +223,7 @@ class AppProcess:
             watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
             cut_ms=(*before.cut_ms, duration_ms)[-_CUTS_KEPT:],
             last_report_s=now,
+            waits_for="",
         )
 
 

@@ -199,6 +199,8 @@ class LocalRun:
             cut_ms=metrics.cut_ms,
             cuts=metrics.cuts,
             epoch=metrics.epoch,
+            waits_for=metrics.waits_for,
+            waits_s=time.monotonic() - metrics.waits_since_s,
         )
 
     def _watch(self, view: ServiceLiveView, console: Console) -> None:
