@@ -62,6 +62,11 @@ class CutRange:
             later.clock_ms,
         )
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the range has read and written nothing."""
+        return not any(self.lanes.values()) and not any(self.count(topic) for topic in self.ends)
+
     def count(self, topic: str) -> int:
         """Return how many offsets of a topic the range has."""
         starts = self.starts.get(topic, {})

@@ -112,10 +112,13 @@ class LineageReporter:
             self._post(body)
 
     def _close_range(self, end: EventType | None) -> bytes | None:
-        """Return the event of the open range, and begin a new range. None if there is nothing to say."""
+        """Return the event of the open range, and begin a new range. None if there is nothing to say; a range that has
+        read and written nothing stays open."""
         with self._lock:
             cuts, job = self._open, self._job
             if job is None or (cuts is None and end is None):
+                return None
+            if cuts is not None and cuts.is_idle and self._run_id is not None and end is None:
                 return None
             self._open = None
         if self._run_id is None:

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import itertools
 import json
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -190,6 +191,22 @@ def test_memory_is_bounded_while_the_server_is_away(server: LineageServer) -> No
         server.status = 201
         server.wait_for(events=1)
     assert rows(server) == 2_000 * 8
+
+
+def test_an_app_without_input_sends_nothing_and_its_next_range_joins(server: LineageServer) -> None:
+    idle = replace(cut(1), starts=cut(0).offsets, offsets=cut(0).offsets, lanes={}, reasons={}, events=0)
+    with LineageReporter(settings(server, 1)) as lineage:
+        lineage.describe(JOB)
+        lineage.cut(cut(0))
+        server.wait_for(events=1)
+        for batch in range(1, 50):
+            lineage.cut(replace(idle, batch=batch))
+            time.sleep(0.001)
+        assert len(server.events) == 1
+        lineage.cut(replace(cut(50), starts=cut(0).offsets))
+        server.wait_for(events=2)
+    assert ranges(server) == [(0, 0), (1, 50)]
+    assert offsets(server, "to")[0] == offsets(server, "from")[1]
 
 
 def test_an_event_that_the_server_rejects_is_dropped_and_counted(
