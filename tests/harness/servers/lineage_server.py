@@ -58,6 +58,12 @@ def lineage_server() -> Iterator[LineageServer]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
+        def do_GET(self) -> None:
+            """Answer as a page does to which an event is redirected."""
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
