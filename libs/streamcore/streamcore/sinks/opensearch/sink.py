@@ -235,5 +235,9 @@ def _check_columns(settings: OpenSearchSettings, columns: Mapping[str, pa.Schema
         wanted = [*spec.id, *([spec.deleted] if spec.deleted is not None else [])]
         if missing := [name for name in wanted if name not in names]:
             raise ConfigError(f"sink {settings.name}: lane {lane} has no column {missing[0]!r}; it has {names}")
+        if unknown := [name for name in spec.properties if name not in names]:
+            raise ConfigError(
+                f"sink {settings.name}: lane {lane}: properties: there is no column {unknown[0]!r}; it has {names}"
+            )
         if spec.deleted is not None and not pa.types.is_boolean(columns[lane].field(spec.deleted).type):
             raise ConfigError(f"sink {settings.name}: lane {lane}: column {spec.deleted!r} must be boolean")
