@@ -27,6 +27,7 @@ from rulecore.mapping.types import CODE, REASON
 from streamcore.aggregates import Sum
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
+from streamcore.operators.rolling.decayed import half_life
 from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.service.config.sinks import sink_factory
 from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
@@ -94,6 +95,7 @@ def _join(changes: Stream, tables: Sequence[_Table], settings: SearchSettings, p
         nothing = changes.filter(pl.lit(value=False)).select(ID, DELETED)
         tables = [_Table(nothing, (), DELETED, ())]
     documents = changes
+    summed = {f"{name}_{span.name}" for span in settings.spans for name in plan.counts}
     for number, table in enumerate(tables, 1):
         joined = replace(documents.key_by(ID).join(table.rows.key_by(ID)), max_rows=settings.max_documents)
         latest = joined.latest(
@@ -106,7 +108,7 @@ def _join(changes: Stream, tables: Sequence[_Table], settings: SearchSettings, p
             refresh_ms=Milliseconds(settings.refresh_ms if table.order is None else 0),
             name="documents" if number == len(tables) else f"documents-{number}",
         )
-        added = [_count_or_default(name) if table.order is None else pl.col(name) for name in table.columns]
+        added = [_count_or_default(name) if name in summed else pl.col(name) for name in table.columns]
         documents, order = latest.select(ID, DELETED, *columns, *added), ()
         columns = (*columns, *table.columns)
     return documents
@@ -131,6 +133,7 @@ def _count(
         parts.append(valid.filter(pl.col(ID).is_not_null() & has_count).map(**missing).select(ID, *plan.counts))
     events = parts[0].union(*parts[1:]) if len(parts) > 1 else parts[0]
     spans = [RollingSpan(span.name, Milliseconds(span.span_ms), Milliseconds(span.step_ms)) for span in settings.spans]
+    spans += [half_life(each.name, each.half_life_ms) for each in settings.half_lives]
     sums = {name: Sum(name) for name in plan.counts}
     totals = events.key_by(ID).rolling(*spans, name="counts", max_entries=settings.max_steps, late_to=LATE, **sums)
     return totals.map(**{_INACTIVE: is_inactive(counted_columns(settings, plan))})

@@ -101,8 +101,8 @@ def find_plan(settings: SearchSettings, of_streams: Sequence[Source | None], pro
 
 
 def counted_columns(settings: SearchSettings, plan: SearchPlan) -> list[str]:
-    """Return the columns of counts, span by span."""
-    return [f"{name}_{span.name}" for span in settings.spans for name in plan.counts]
+    """Return the columns of counts, span by span, then those of half-lives."""
+    return [f"{name}_{suffix}" for suffix in settings.suffixes for name in plan.counts]
 
 
 def _key(stream: StreamDocument) -> tuple[str, str]:
@@ -215,8 +215,8 @@ def _check_names(settings: SearchSettings, plan: SearchPlan, problems: Problems)
             _own(owners, name, f"documents.{number}.fields.{name}", problems)
     for number, counter in enumerate(plan.counters):
         for name in counter.counts:
-            for span in settings.spans:
-                _own(owners, f"{name}_{span.name}", f"counters.{number}.counts.{name}", problems)
+            for suffix in settings.suffixes:
+                _own(owners, f"{name}_{suffix}", f"counters.{number}.counts.{name}", problems)
     known = [ID, *owners]
     for name in settings.opensearch.indexes[DOCUMENTS].properties:
         if name not in known:

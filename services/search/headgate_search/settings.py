@@ -38,6 +38,17 @@ class SpanDocument(Document):
         return self
 
 
+class HalfLifeDocument(Document):
+    """A half-life with which counts decay."""
+
+    name: Annotated[str, Field(pattern="^[a-z0-9_]{1,16}$")] = Field(
+        description="Suffix of the columns, such as trend in views_trend."
+    )
+    half_life_ms: Annotated[int, Field(ge=8)] = Field(
+        description="Time in milliseconds of event time after which an event counts half."
+    )
+
+
 class ChangesDocument(StreamDocument):
     """A stream of changes of documents. The first one decides which documents exist; each further one adds fields to
     the documents with its ids."""
@@ -117,6 +128,11 @@ class SearchSettings(ServiceSettings):
         ),
         description="Spans of event time that events are counted over.",
     )
+    half_lives: tuple[HalfLifeDocument, ...] = Field(
+        default=(),
+        description="Half-lives: for each a score of every count, by which documents are ordered as by their decayed "
+        "counts.",
+    )
     refresh_ms: NotNegative = Field(
         default=10_000,
         description="Interval in milliseconds of processing time after which a document is sent again if only its "
@@ -133,15 +149,20 @@ class SearchSettings(ServiceSettings):
     )
 
     @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The suffixes of the columns of counts: of the spans, then of the half-lives."""
+        return (*(span.name for span in self.spans), *(each.name for each in self.half_lives))
+
+    @property
     def streams(self) -> tuple[StreamDocument, ...]:
         """The streams of documents, then those of counters; a stream that is read twice is there twice."""
         return (*self.documents, *self.counters)
 
     @model_validator(mode="after")
     def _check_span_names(self) -> SearchSettings:
-        names = [span.name for span in self.spans]
+        names = self.suffixes
         if len(set(names)) < len(names):
-            raise ValueError(f"spans: a name appears twice in {names}")
+            raise ValueError(f"spans: a name appears twice in {', '.join(names)}, with the half-lives")
         return self
 
     @model_validator(mode="after")
