@@ -42,8 +42,9 @@ class AppMetrics:
     """The figures of the app's reports since it was started. ``lanes``: the records and rows written to each lane.
     ``committed``: the offset after the last committed record, by topic and partition; None before the first cut.
     ``cut_ms``: the durations of the latest cuts in milliseconds, the latest one last. ``last_report_s``: when the
-    latest report was read, by ``time.monotonic``. ``waits_for``: what the start waits for, since
-    ``waits_since_s``; empty after the first cut."""
+    latest report was read, by ``time.monotonic``. ``lag_s``: after the latest cut, the age of the
+    oldest record that is not committed. ``waits_for``: what the start waits for, since ``waits_since_s``; empty after
+    the first cut."""
 
     epoch: int = 0
     cuts: int = 0
@@ -55,6 +56,7 @@ class AppMetrics:
     cut_ms: tuple[int, ...] = ()
     committed: Mapping[tuple[str, int], int] | None = None
     last_report_s: float | None = None
+    lag_s: float = 0.0
     waits_for: str = ""
     waits_since_s: float = 0.0
 
@@ -194,6 +196,7 @@ class AppProcess:
             if "cut" in document:
                 cut = document["cut"]
                 self._add_cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
+                self.metrics = replace(self.metrics, lag_s=document["lag"]["ms"] / 1000)
             elif "waiting" in document:
                 self.metrics = replace(self.metrics, waits_for=document["waiting"], waits_since_s=time.monotonic())
 

@@ -193,7 +193,7 @@ class LocalRun:
             sent=self._sent,
             processed=None if metrics.committed is None else metrics.processed,
             events_per_second=metrics.events_per_second,
-            lag_s=0.0,
+            lag_s=metrics.lag_s,
             newest_event_ms=None,
             watermark_ms=metrics.watermark_ms,
             cut_ms=metrics.cut_ms,

@@ -110,7 +110,7 @@ class ServiceProcess(Generic[S]):
         self._drain_ns = self._promote_ns = 0  # when the execution of each command began, in ns since 1970
         self._telemetry: TelemetryHook = NoTelemetry()
         self._lineage: LineageReporter | None = None
-        self._reports = StdoutListener() if mode.reports else None
+        self._reports = StdoutListener(self._lag) if mode.reports else None
         self._waiting = ignore_waiting if self._reports is None else self._reports.waiting
         self._channel = channel
         self._reporter = StatusReporter(channel, self._dispatch)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
+from streamcore.engine.lag import Lag
 from streamcore.errors import Retryable
 from streamcore.outages import LastingWarning
 
@@ -35,11 +36,17 @@ class CutListener(Protocol):
 
 
 class StdoutListener:
-    """One JSON object a cut, and for what a start waits for, to standard output, for a program that watches."""
+    """One JSON object a cut, and for what a start waits for, to standard output, for a program that watches.
+
+    ``lag``: returns how far the app is behind its inputs.
+    """
+
+    def __init__(self, lag: Callable[[], Lag] = Lag) -> None:
+        self._lag = lag
 
     def cut(self, report: CutReport) -> None:
         """See ``CutListener``."""
-        _print({"cut": dataclasses.asdict(report)})
+        _print({"cut": dataclasses.asdict(report), "lag": dataclasses.asdict(self._lag())})
 
     def progress(self, progress: Mapping[str, object]) -> None:
         """See ``CutListener``."""

@@ -73,10 +73,11 @@ def test_as_json_the_line_has_the_whole_report(capsys: pytest.CaptureFixture[str
 def test_a_program_that_watches_gets_each_cut_and_what_the_start_waits_for(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    reports = StdoutListener()
+    reports = StdoutListener(lambda: LAG)
     listeners = combine_listeners([reports], logging.getLogger("shop"), reports.waiting)
     listeners.waiting("Kafka at b1:9092")
     listeners.report(cut_report(batch=40))
     first, second = map(json.loads, capfdbinary.readouterr().out.splitlines())
     assert first == {"waiting": "Kafka at b1:9092"}
     assert second["cut"]["batch"] == 40
+    assert second["lag"] == {"rows": 396, "ms": 1_640, "control_records": 0}
