@@ -19,7 +19,7 @@ from headgate_operator.__main__ import OperatorExit
 from headgate_operator.resources.reasons import ConditionReason, EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointPhase
 from headgate_operator.resources.status import Phase, UpgradeOutcome
-from headgate_search.products import ProductCode
+from headgate_search.changes import ChangeCode
 from rulecore.documents.status import StatusKind
 from rulecore.mapping.row_codes import RowCode
 from streamcore.codes import Code, ExitCode
@@ -57,7 +57,7 @@ _CONSOLE = (
 )
 _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
     ("Dead letters", _DEAD_LETTERS): (
-        *(RejectCode, DeadLetterCode, RowCode, ProductCode),
+        *(RejectCode, DeadLetterCode, RowCode, ChangeCode),
         *(PostgresRowCode, LakeRowCode, DocumentCode),
     ),
     ("Late rows", ""): (DropReason,),
