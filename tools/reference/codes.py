@@ -14,6 +14,7 @@ import rulecore.mapping
 import streamcore.decode
 import streamcore.sinks
 from headgate.main import CommandExit
+from headgate.web.problems import ProblemCode
 from headgate_operator.__main__ import OperatorExit
 from headgate_operator.resources.reasons import ConditionReason, EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointPhase
@@ -51,6 +52,9 @@ _RULES = (
     "its file, line and column, the path in the document and a sentence (`headgate rules check`)."
 )
 _OPERATOR = "`kubectl describe streamapp` shows phase, conditions, the last upgrade and the events of an app."
+_CONSOLE = (
+    "`/api/v1` answers a request that it refuses with `application/problem+json`; the entry `code` has one of these."
+)
 _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
     ("Dead letters", _DEAD_LETTERS): (
         *(RejectCode, DeadLetterCode, RowCode, ChangeCode),
@@ -60,6 +64,7 @@ _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
     ("Rules and lists", _RULES): (StatusKind,),
     ("The operator", _OPERATOR): (Phase, UpgradeOutcome, FailureReason, ConditionReason, EventReason, SavepointPhase),
     ("Drivers", ""): (DriverPhase,),
+    ("The console and its API", _CONSOLE): (ProblemCode,),
     ("Exit codes", ""): (CommandExit, ServiceExit, OperatorExit),
 }
 
