@@ -67,7 +67,11 @@ class AppUnderTest:
 
     def start(self) -> Child:
         """Start the process of the app."""
-        return Child("headgate_rules", ["--settings", str(self.folder / "settings.json")], self.folder / "stderr.log")
+        return Child(
+            "headgate_rules",
+            ["--settings", str(self.folder / "settings.json"), "--reports"],
+            self.folder / "stderr.log",
+        )
 
     def alerts(self) -> list[Record]:
         """Return all committed alerts. The client that reads shares no code with the client that wrote them."""

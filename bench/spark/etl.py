@@ -65,7 +65,10 @@ def _etl(environment: Environment, events: int, options: Mapping[str, object]) -
     path.write_bytes(orjson.dumps(_settings(environment, name, source, str(folder / "checkpoint"), options)))
     settings = SERVICE.load_settings(path)
     broker = process_cpu_s(environment.broker_pid)
-    with Yardstick() as yardstick, Child("headgate_etl", ["--settings", str(path)], folder / "stderr.log") as child:
+    with (
+        Yardstick() as yardstick,
+        Child("headgate_etl", ["--settings", str(path), "--reports"], folder / "stderr.log") as child,
+    ):
         child.wait_for_events(events, _LIMIT_S)
         figures = throughput(child, events)
         broker = process_cpu_s(environment.broker_pid) - broker

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
@@ -33,6 +33,24 @@ _KAFKA_VARIABLE = EnvironmentVariable(
     Reader.COMMAND,
     default="no login",
 )
+
+
+class Login(Protocol):
+    """The way to a Kafka."""
+
+    def settings(self, client_id: str) -> KafkaSettings:
+        """Return the engine's settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLogin:
+    """The login of settings that were read already."""
+
+    kafka: KafkaSettings
+
+    def settings(self, client_id: str) -> KafkaSettings:
+        """Return the settings, with another client id."""
+        return replace(self.kafka, client_id=client_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from headgate.main import run
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.apps.orders import send_raw
+from tests.harness.servers.lineage_server import LineageServer, lineage_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -158,6 +160,23 @@ def expected_large(limit: int, first: int, last: int) -> Counter[str]:
     return found
 
 
+@pytest.fixture
+def lineage() -> Iterator[LineageServer]:
+    with lineage_server() as server:
+        yield server
+
+
+def check_lineage(server: LineageServer, app: str, topic: str) -> None:
+    """Assert that the events of the run that has ended cover the topic from its begin to its end, without gaps."""
+    events = [event for event in server.events if event["job"]["name"] == app]
+    assert (events[0]["eventType"], events[-1]["eventType"]) == ("START", "COMPLETE")
+    inputs = [one for event in events for one in event["inputs"] if one["name"] == topic]
+    ranges = [one["inputFacets"]["headgate_offsets"] for one in inputs]
+    assert set(ranges[0]["from"].values()) == {0}
+    assert sum(ranges[-1]["to"].values()) == HALF
+    assert all(before["to"] == after["from"] for before, after in itertools.pairwise(ranges))
+
+
 def test_a_program_runs_is_forked_from_a_savepoint_and_the_fork_differs_as_an_oracle_says(
     tmp_path: Path,
     kafka: KafkaSettings,
@@ -165,6 +184,7 @@ def test_a_program_runs_is_forked_from_a_savepoint_and_the_fork_differs_as_an_or
     new_topic: NewTopic,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    lineage: LineageServer,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -176,8 +196,9 @@ def test_a_program_runs_is_forked_from_a_savepoint_and_the_fork_differs_as_an_or
     data, port = tmp_path / "data", free_port()
     login = ["--bootstrap", kafka.bootstrap]
     entries = [f"app={app}", f"streams.orders.topic={topic}", "shards=2", f"jars={spark_jars}"]
-    sets = [word for entry in [*entries, f"telemetry.prometheus_port={port}"] for word in ("--set", entry)]
-    first = Process(["run", reference, *login, *sets, "--data", str(data)], topic)
+    entries += [f"telemetry.prometheus_port={port}", f"lineage.url={lineage.url}", "lineage.interval_ms=50"]
+    sets = [word for entry in entries for word in ("--set", entry)]
+    first = Process(["run", reference, "--reports", *login, *sets, "--data", str(data)], topic)
     second: Process | None = None
     send(kafka, topic, orders(0, HALF))
     try:
@@ -191,14 +212,17 @@ def test_a_program_runs_is_forked_from_a_savepoint_and_the_fork_differs_as_an_or
         assert "s1" in capsys.readouterr().out
         first.stop()
         first.close()
+        check_lineage(lineage, app, topic)
         # A fork with another limit, beside the first, which is started again with the settings of its first run.
         file_of_fork = tmp_path / "fork.json"
         wanted = ["--from", "one", "--as", fork, "--set", f"limit={FORK_LIMIT}", "--write", str(file_of_fork)]
         assert run(["fork", *wanted, "--set", "telemetry.prometheus_port=null", *there, "-o", "json"]) == 0
         made = json.loads(capsys.readouterr().out)
         assert (made["epoch"], made["verdict"], made["of"]) == (1, "compatible", app)
-        first = Process(["run", reference, "--settings", str(data / "settings.json"), *login], topic).start()
-        second = Process(["run", reference, "--settings", str(file_of_fork), *login], topic).start()
+        first = Process(
+            ["run", reference, "--reports", "--settings", str(data / "settings.json"), *login], topic
+        ).start()
+        second = Process(["run", reference, "--reports", "--settings", str(file_of_fork), *login], topic).start()
         send(kafka, topic, orders(HALF, HALF))
         first.wait(2 * HALF)
         second.wait(2 * HALF)

@@ -51,6 +51,7 @@ def test_rules_see_each_event_once_whatever_the_partitions_and_cuts_of_its_copie
     assert counts == [once.same + once.other, once.other, once.late, 0, 0]
 
 
+@pytest.mark.slow
 def test_without_the_line_the_copies_count(tmp_path: Path) -> None:
     cuts = deliveries(1)
     expected, _ = without_copies(cuts)

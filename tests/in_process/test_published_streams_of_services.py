@@ -66,6 +66,7 @@ CASES: Sequence[tuple[Mapping[str, str | None], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [new_sessions, lambda: build_search(search_app.settings())])
 @pytest.mark.parametrize(("fields", "reason"), CASES)
 def test_a_stream_is_taken_if_state_and_tables_stay(build: Any, fields: Mapping[str, str], reason: str) -> None:
@@ -93,6 +94,7 @@ def test_what_no_part_of_the_app_reads_is_rejected() -> None:
     assert "documents of streams alone" in publish(app, (mapping.key, mapping.encode()), 1)["reason"]
 
 
+@pytest.mark.slow
 def test_sessions_go_on_with_the_state_of_before() -> None:
     app = InProcessApp(new_sessions())
     app.cut([shop_event(0, 0), shop_event(0, 1)], NOW_MS)

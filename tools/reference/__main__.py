@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tools.reference import codes, command_line, environment, functions, metrics, settings
+from tools.reference import codes, command_line, environment, functions, metrics, openapi, settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = {
@@ -14,6 +14,7 @@ PAGES = {
     "environment.md": environment.page,
     "functions.md": functions.page,
     "metrics.md": metrics.page,
+    "openapi.json": openapi.page,
     "settings.md": settings.page,
 }
 

@@ -14,11 +14,12 @@ import rulecore.mapping
 import streamcore.decode
 import streamcore.sinks
 from headgate.main import CommandExit
+from headgate.web.problems import ProblemCode
 from headgate_operator.__main__ import OperatorExit
 from headgate_operator.resources.reasons import ConditionReason, EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointPhase
 from headgate_operator.resources.status import Phase, UpgradeOutcome
-from headgate_search.products import ProductCode
+from headgate_search.changes import ChangeCode
 from rulecore.documents.status import StatusKind
 from rulecore.mapping.row_codes import RowCode
 from streamcore.codes import Code, ExitCode
@@ -51,15 +52,19 @@ _RULES = (
     "its file, line and column, the path in the document and a sentence (`headgate rules check`)."
 )
 _OPERATOR = "`kubectl describe streamapp` shows phase, conditions, the last upgrade and the events of an app."
+_CONSOLE = (
+    "`/api/v1` answers a request that it refuses with `application/problem+json`; the entry `code` has one of these."
+)
 _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
     ("Dead letters", _DEAD_LETTERS): (
-        *(RejectCode, DeadLetterCode, RowCode, ProductCode),
+        *(RejectCode, DeadLetterCode, RowCode, ChangeCode),
         *(PostgresRowCode, LakeRowCode, DocumentCode),
     ),
     ("Late rows", ""): (DropReason,),
     ("Rules and lists", _RULES): (StatusKind,),
     ("The operator", _OPERATOR): (Phase, UpgradeOutcome, FailureReason, ConditionReason, EventReason, SavepointPhase),
     ("Drivers", ""): (DriverPhase,),
+    ("The console and its API", _CONSOLE): (ProblemCode,),
     ("Exit codes", ""): (CommandExit, ServiceExit, OperatorExit),
 }
 

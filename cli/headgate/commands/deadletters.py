@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -10,10 +11,12 @@ import click
 
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import target_option
+from headgate.rules.options import app_option
 
 R = TypeVar("R")
-_HEAD = ("CODE", "RECORDS", "LATEST", "EXAMPLE", "REASON")
+#: The entries that ``list`` can group by, each a property of a dead letter.
+_GROUPS = ("code", "input", "field")
+_HEAD = ("RECORDS", "LATEST", "EXAMPLE", "REASON")
 
 
 @click.group(name="deadletters")
@@ -35,11 +38,18 @@ def _which(command: Callable[..., R]) -> Callable[..., R]:
     ]
     for decorator in reversed(decorators):
         command = decorator(command)
-    return target_option(command)
+    return app_option("The app that wrote the dead letters, of any service.")(command)
 
 
 @command.command(name="list")
 @_which
+@click.option(
+    "--by",
+    "names",
+    default=",".join(_GROUPS),
+    show_default=True,
+    help="What a line is for: code, input and field, separated by commas.",
+)
 @output_option
 def list_(
     positions: Sequence[str],
@@ -49,35 +59,56 @@ def list_(
     sources: Sequence[str],
     login: KafkaLogin,
     app: str,
+    names: str,
     output: Output,
 ) -> None:
-    """Count dead letters by reason code, with an example of each. POSITIONS: 0, 0/17 or 0/17-42 (default: all)."""
+    """Count dead letters by reason code, input topic and field, with an example of each.
+
+    POSITIONS: 0, 0/17 or 0/17-42 (default: all).
+    """
     from headgate.console.tables import table
     from headgate.dead_letters.model import DeadLetter, DeadLetterFilter
     from headgate.dead_letters.resend import read_dead_letters, read_sent_positions
     from rulecore.documents.scalars import render_time
 
     kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
-    counts: dict[str, int] = {}
-    latest: dict[str, DeadLetter] = {}
-    sent: dict[str, int] = {}
+    groups = _parse_groups(names)
+    counts: Counter[tuple[str, ...]] = Counter()
+    sent: Counter[tuple[str, ...]] = Counter()
+    latest: dict[tuple[str, ...], DeadLetter] = {}
     done = read_sent_positions(kafka, name)
     for dead_letter in read_dead_letters(kafka, name, DeadLetterFilter.of(positions, codes, reason, sources)):
-        counts[dead_letter.code] = counts.get(dead_letter.code, 0) + 1
-        sent[dead_letter.code] = sent.get(dead_letter.code, 0) + (dead_letter.position in done)
-        if dead_letter.code not in latest or dead_letter.timestamp_ms >= latest[dead_letter.code].timestamp_ms:
-            latest[dead_letter.code] = dead_letter
-    order = sorted(counts, key=lambda code: (-counts[code], code))
+        group = tuple(getattr(dead_letter, one) or "-" for one in groups)
+        counts[group] += 1
+        sent[group] += dead_letter.position in done
+        if group not in latest or dead_letter.timestamp_ms >= latest[group].timestamp_ms:
+            latest[group] = dead_letter
+    order = sorted(counts, key=lambda group: (-counts[group], group))
     data: Json = [
-        {"code": code, "dead_letters": counts[code], "replayed": sent[code], "example": latest[code].json()}
-        for code in order
+        {
+            **{one: None if value == "-" else value for one, value in zip(groups, group, strict=True)},
+            "dead_letters": counts[group],
+            "replayed": sent[group],
+            "example": latest[group].json(),
+        }
+        for group in order
     ]
     rows = [
-        (code, str(counts[code]), render_time(one.timestamp_ms), one.position, one.reason)
-        for code in order
-        for one in [latest[code]]
+        (*group, str(counts[group]), render_time(one.timestamp_ms), one.position, one.reason)
+        for group in order
+        for one in [latest[group]]
     ]
-    emit(output, data, "\n".join(table(_HEAD, rows, right=("RECORDS",))))
+    emit(output, data, "\n".join(table((*map(str.upper, groups), *_HEAD), rows, right=("RECORDS",))))
+
+
+def _parse_groups(names: str) -> list[str]:
+    """Return the entries to group by. ``InputError`` for an unknown one."""
+    from headgate.errors import InputError
+
+    groups = [name.strip() for name in names.split(",")]
+    if unknown := [name for name in groups if name not in _GROUPS]:
+        raise InputError(f"--by {unknown[0]!r}: write some of {', '.join(_GROUPS)}, separated by commas")
+    return groups
 
 
 @command.command()

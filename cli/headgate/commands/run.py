@@ -40,6 +40,7 @@ from headgate.programs.program_settings import ProgramOptions
     help="With --local or --live: partitions of the topics that are created for the program to read.",
 )
 @click.option("--keep-broker", is_flag=True, help="With --local: leave the local broker running.")
+@click.option("--reports", is_flag=True, help="Write each batch as JSON to stdout instead of as a line to stderr.")
 def command(
     program: str,
     options: ProgramOptions,
@@ -51,11 +52,12 @@ def command(
     live: bool,
     fresh: bool,
     keep_broker: bool,
+    reports: bool,
 ) -> None:
     """Run PROGRAM, a topology of your own, as a service: MODULE:TOPOLOGY or FILE.py:TOPOLOGY.
 
-    TOPOLOGY is a topology, or a function that returns one; it is `topology` if you leave it out. Each batch is a
-    line of JSON on stdout, messages go to stderr. SIGTERM and Ctrl-C stop between two batches, and the next run
+    TOPOLOGY is a topology, or a function that returns one; it is `topology` if you leave it out. Messages go
+    to stderr, with a line for each batch that has rows. SIGTERM and Ctrl-C stop between two batches, and the next run
     continues there.
     """
     from dataclasses import replace
@@ -77,6 +79,7 @@ def command(
     jars = ensure_spark(loaded.settings.checkpoint)
     loaded = loaded.save(**({} if "jars" in loaded.document or jars is None else {"jars": str(jars)}))
     arguments = [sys.executable, "-m", MODULE, program, "--settings", str(loaded.settings_file)]
+    arguments += ["--reports"] if reports else []
     os.execv(sys.executable, arguments)  # noqa: S606 - the program's process gets signals and gives its exit code
 
 

@@ -60,22 +60,27 @@ def infer(
     registry: str | None,
     login: KafkaLogin,
 ) -> int:
-    """Print a stream document for SAMPLE: JSON files or folders of them, or --topic.
+    """Print a stream document for SAMPLE: JSON files or folders of them, files of CSV whose first line names the
+    columns, or --topic.
 
     Types, places, event time, id and keys are those that the sample shows, or the schemas that its records are written
     with; comments say how often each field is there, and what is left to decide. The stream file that --settings name
     need not be there yet. Exit code 1 if no field can be the event time.
     """
+    from headgate.streams.csv_sample import is_csv, read_csv
     from headgate.streams.inference import infer as infer_document
 
     formats = _sample_formats(topic, settings, registry)
-    records = _read(sample, topic, limit, login)
+    lines = read_csv(sample, limit) if topic is None and is_csv(sample) else None
+    records = _read(sample, topic, limit, login) if lines is None else lines.as_json()
     source = topic or ", ".join(path.name for path in sample)
     stream = name or _stream_name(topic or sample[0].name)
     written = None if topic is None else formats.by_topic.get(topic)
     observation = _observe(records, written, formats)
     with_schemas = written is not None and not written.is_text
     found = infer_document(observation, stream, source, from_topic=topic is not None, written=with_schemas)
+    if lines is not None:
+        click.echo(f"# The app that reads it has `format: {lines.settings}`; a line with the names is a dead letter.")
     click.echo(found.text, nl=False)
     if found.problem:
         to_stderr(f"headgate: the document is not complete: {found.problem}")
@@ -109,14 +114,22 @@ def check(
     """
     from headgate.records.decoder import EventDecoder
     from headgate.records.stream_files import load_stream
+    from headgate.streams.csv_sample import is_csv, read_csv
     from streamcore.decode.scalar import RejectedRecord
     from streamcore.schema.record_places import KAFKA
 
     path = Path(stream)
     schema = load_stream(path.stem, path.parent) if path.suffix in (".yaml", ".yml") else load_stream(stream, streams)
-    records = _read(sample, topic, limit, login)
     now_ms = round(time.time() * 1000)
-    decode = EventDecoder(schema, now_ms) if topic is None else formats.decoder(schema, topic, now_ms)
+    if topic is None and is_csv(sample):
+        from streamcore.decode.formats import Csv
+
+        lines_of_csv = read_csv(sample, limit)
+        records: Sequence[SampleRecord] = lines_of_csv.records
+        decode = EventDecoder(schema, now_ms, Csv(lines_of_csv.columns, lines_of_csv.delimiter))
+    else:
+        records = _read(sample, topic, limit, login)
+        decode = EventDecoder(schema, now_ms) if topic is None else formats.decoder(schema, topic, now_ms)
     decoded = decode.decode_each([one.record for one in records])
     reasons: Counter[str] = Counter()
     places: dict[str, list[str]] = {}

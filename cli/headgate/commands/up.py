@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from headgate.console.output import Json
 from headgate.demo.service_options import SERVICES, ServiceOptions, check_options, opensearch_login, postgres_address
 
 if TYPE_CHECKING:
+    from headgate.demo.run import DemoRun
     from headgate.demo.service import Service, VerifyResult
     from headgate.demo.stack import StackSettings
 
@@ -59,6 +62,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--opensearch-password-env", default=None, help="With --opensearch: environment variable that holds the password."
 )
 @click.option("--opensearch-ca-file", type=_FILE, help="With --opensearch: certificate authority of the server, PEM.")
+@click.option("--no-console", is_flag=True, help="rules: serve no console in a browser.")
 @click.option("--verbose", is_flag=True, help="Print the time of each step.")
 @click.option(
     "--settings",
@@ -93,6 +97,7 @@ def command(
     as_json: bool,
     fresh: bool,
     keep_broker: bool,
+    no_console: bool,
     verbose: bool,
 ) -> int:
     """Run a demo: a local Kafka, one service, and a simulated shop.
@@ -103,6 +108,7 @@ def command(
     search    product documents with their popularity, in OpenSearch (local, unless --opensearch names a server)
     sessions  user sessions and dashboard metrics, in Kafka and PostgreSQL (local, unless --postgres names a server)
 
+    The rules demo serves the console too: its address is printed, and opens one session in a browser of this machine.
     Ctrl-C stops at a batch boundary; the next run continues there. --json needs --events: it sends them, waits until
     they are processed, reads all output with an independent client and compares it with the expected output. Exit
     code 1 if anything is missing, duplicated, wrong or unexpected.
@@ -136,7 +142,8 @@ def command(
         keep_broker=keep_broker,
     )
     with workspace.lock_folder(stack.folder):
-        return _run(chosen, stack, events, rate, began_s, as_json=as_json, verbose=verbose)
+        console = service == "rules" and not as_json and not no_console
+        return _run(chosen, stack, events, rate, began_s, as_json=as_json, verbose=verbose, console=console)
 
 
 def _run_settings(service: str, file: Path, *, keep_broker: bool) -> None:
@@ -167,6 +174,7 @@ def _run(
     *,
     as_json: bool,
     verbose: bool,
+    console: bool,
 ) -> int:
     from rich.console import Console
 
@@ -188,7 +196,8 @@ def _run(
             if as_json and events is not None:
                 result = demo.run_and_verify(events, GeneratorSettings(events, rate))
             else:
-                demo.run_live(GeneratorSettings(events, rate or _LIVE_RATE), Console())
+                with _console(demo) if console else nullcontext():
+                    demo.run_live(GeneratorSettings(events, rate or _LIVE_RATE), Console())
         except BaseException:
             demo.stop_after_error()
             raise
@@ -199,6 +208,30 @@ def _run(
         raise InputError("interrupted: nothing was verified; the next run continues where this one stopped")
     click.echo(_document(result, timeline.elapsed_s))
     return 0 if result.passed else 1
+
+
+@contextmanager
+def _console(demo: DemoRun) -> Iterator[None]:
+    """Serve the console of the demo's app inside the context, on its own port or, if that is taken, on any free one."""
+    from headgate.console.messages import to_stderr
+    from headgate.errors import InputError
+    from headgate.web.server import ConsoleServer, running
+    from headgate.web.settings import ConsoleApp, ConsoleSettings
+
+    stack = demo.stack
+    workspace = stack.workspace
+    app = ConsoleApp(name=workspace.names.app, streams=stack.settings.streams, settings=workspace.settings_file)
+    settings = ConsoleSettings(kafka=stack.kafka, apps=(app,))
+    try:
+        server = ConsoleServer(settings)
+    except InputError:
+        server = ConsoleServer(settings.model_copy(update={"port": 0}))
+    addresses = [server.open_address()]
+    server.sessions.on_opened = lambda: addresses.append(server.open_address())
+    demo.footer = lambda: f"console: {addresses[-1]}"
+    to_stderr(demo.footer())
+    with running(server):
+        yield
 
 
 def _log_clients_to(file: Path) -> None:

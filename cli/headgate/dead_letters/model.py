@@ -22,6 +22,8 @@ from streamcore.wire.lanes import SOURCE_HEADER
 
 _SPAN = re.compile(r"([0-9]{1,9})(?:/([0-9]{1,18})(?:-([0-9]{1,18}))?)?\Z")
 _LAST = 2**63 - 1
+#: How every reason begins that is about a field (``streamcore.decode``, ``rulecore.mapping``).
+_FIELD = re.compile(r"field ([^\s:]+(?: \([^)]*\))?)(?::| is | occurs |\Z)")
 _SHOWN_CHARACTERS = 200
 
 
@@ -66,6 +68,17 @@ class DeadLetter:
             | _bytes_json("key", self.key)
             | _bytes_json("value", self.value)
         )
+
+    @property
+    def field(self) -> str | None:
+        """The field that the reason is about; None if it is about the whole record, or names none."""
+        match = _FIELD.match(self.reason)
+        return None if match is None else match.group(1).strip('"')
+
+    @property
+    def input(self) -> str | None:
+        """The topic that the record came from; None if it is not known."""
+        return None if self.source is None else self.source.topic
 
     @property
     def text_line(self) -> str:

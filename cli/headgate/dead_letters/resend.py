@@ -19,18 +19,24 @@ from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.idempotent_sender import IdempotentSender, KeyedRecord, sent_keys
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.kafka.topics import describe
-from streamcore.wire.lanes import DeadLetterCode
+from streamcore.kafka.topics import describe, topic_names
+from streamcore.wire.lanes import DEAD_LETTERS, DeadLetterCode
 
 REPLAYED_FROM, REPLAYED_CODE = "replayed_from", "replayed_code"
 _BATCH = 1_000
+_APPS_SHOWN = 10
 
 
 def read_dead_letters(kafka: KafkaSettings, topic: str, selection: DeadLetterFilter) -> Iterator[DeadLetter]:
     """Yield the dead letters that the filter selects, in order within a partition. Raises ``InputError`` if the topic
     does not exist."""
     if not describe(kafka, [topic]):
-        raise InputError(f"topic {topic}: does not exist at {kafka.bootstrap}; is --app or --topic the right one?")
+        ending = f".{DEAD_LETTERS}"
+        apps = sorted(name.removesuffix(ending) for name in topic_names(kafka) if name.endswith(ending))
+        known = f"there are dead letters of {', '.join(apps[:_APPS_SHOWN])}: name one with --app" if apps else ""
+        raise InputError(
+            f"topic {topic}: does not exist at {kafka.bootstrap}; {known or 'no app has dead letters there'}"
+        )
     for record in scan_topic(kafka, topic):
         dead_letter = to_dead_letter(record)
         if selection.matches(dead_letter):

@@ -42,7 +42,9 @@ class AppMetrics:
     """The figures of the app's reports since it was started. ``lanes``: the records and rows written to each lane.
     ``committed``: the offset after the last committed record, by topic and partition; None before the first cut.
     ``cut_ms``: the durations of the latest cuts in milliseconds, the latest one last. ``last_report_s``: when the
-    latest report was read, by ``time.monotonic``."""
+    latest report was read, by ``time.monotonic``. ``lag_s``: after the latest cut, the age of the
+    oldest record that is not committed. ``waits_for``: what the start waits for, since ``waits_since_s``; empty after
+    the first cut."""
 
     epoch: int = 0
     cuts: int = 0
@@ -54,6 +56,17 @@ class AppMetrics:
     cut_ms: tuple[int, ...] = ()
     committed: Mapping[tuple[str, int], int] | None = None
     last_report_s: float | None = None
+    lag_s: float = 0.0
+    waits_for: str = ""
+    waits_since_s: float = 0.0
+
+    @property
+    def inputs(self) -> Mapping[str, int]:
+        """The number of records of each topic that ``processed`` counts."""
+        counts: Counter[str] = Counter()
+        for (topic, _), offset in (self.committed or {}).items():
+            counts[topic] += offset
+        return counts
 
     @property
     def processed(self) -> int:
@@ -87,7 +100,8 @@ class AppProcess:
     def __init__(
         self, module: str, settings_file: Path, log: Path, topics: Sequence[str], arguments: Sequence[str] = ()
     ) -> None:
-        self.command: Sequence[str] = (sys.executable, "-m", module, *arguments, "--settings", str(settings_file))
+        settings = ("--settings", str(settings_file), "--reports")
+        self.command: Sequence[str] = (sys.executable, "-m", module, *arguments, *settings)
         self._topics = frozenset(topics)
         self._message_prefix = f"headgate-{module.rpartition('.')[2].removeprefix('headgate_')}:"
         self._process: subprocess.Popen[bytes] | None = None
@@ -182,6 +196,9 @@ class AppProcess:
             if "cut" in document:
                 cut = document["cut"]
                 self._add_cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
+                self.metrics = replace(self.metrics, lag_s=document["lag"]["ms"] / 1000)
+            elif "waiting" in document:
+                self.metrics = replace(self.metrics, waits_for=document["waiting"], waits_since_s=time.monotonic())
 
     def _add_cut(
         self,
@@ -209,6 +226,7 @@ class AppProcess:
             watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
             cut_ms=(*before.cut_ms, duration_ms)[-_CUTS_KEPT:],
             last_report_s=now,
+            waits_for="",
         )
 
 

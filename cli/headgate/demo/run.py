@@ -9,14 +9,16 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.layout import Layout
 from rich.live import Live
+from rich.text import Text
 
 from headgate.console.messages import Print
 from headgate.console.timeline import Timeline
@@ -78,6 +80,8 @@ class DemoRun:
         self._print_message = print_message
         self._timeline = timeline
         self._checked_s = 0.0
+        #: The last line of the live view.
+        self.footer: Callable[[], str] = str
 
     def run_live(self, generator: GeneratorSettings, console: Console) -> None:
         """Start the generator, and show the live view until a signal arrives or all events are processed.
@@ -103,13 +107,22 @@ class DemoRun:
                 while not self._is_over():
                     view.poll()
                     phase = "running" if self.stack.app.metrics.cuts else f"starting the {self.stack.service.name} app"
-                    live.update(view.render(phase, *console.size), refresh=True)
+                    live.update(self._screen(view, phase, *console.size), refresh=True)
                     self._signals.stop.wait(_REFRESH_S)
         finally:
             for line in delayed:
                 self._print_message(line)
         view.poll()
         self._print_message(view.status_line())
+
+    def _screen(self, view: LiveView, phase: str, width: int, height: int) -> RenderableType:
+        """Return the view, with the footer below it if there is one."""
+        footer = self.footer()
+        if not footer:
+            return view.render(phase, width, height)
+        screen = Layout()
+        screen.split_column(Layout(view.render(phase, width, height - 1)), Layout(Text(footer), size=1))
+        return screen
 
     def _print_lines(self, view: LiveView) -> None:
         """Print the status line every ``_LINE_EVERY_S`` seconds, for output that is no terminal."""

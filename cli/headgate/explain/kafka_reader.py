@@ -98,16 +98,17 @@ class KafkaReader:
             raise InputError(
                 f"{topic}:{partition}:{offset}: the partition holds offsets {first[place]} to {last[place] - 1}"
             )
-        for record in self._read_records(topic, [OffsetRange(0, topic, partition, offset, offset + 1)]):
+        for record in self.records(topic, [OffsetRange(0, topic, partition, offset, offset + 1)]):
             return record
         raise InputError(f"{topic}:{partition}:{offset}: no record at this offset; is it a transaction marker?")
 
     def every(self, topic: str) -> Iterator[KafkaRecord]:
         """Yield all records of a topic, in order within a partition."""
         first, last = self.bounds(topic)
-        yield from self._read_records(topic, [OffsetRange(0, *place, first[place], last[place]) for place in last])
+        yield from self.records(topic, [OffsetRange(0, *place, first[place], last[place]) for place in last])
 
-    def _read_records(self, topic: str, spans: Sequence[OffsetRange]) -> Iterator[KafkaRecord]:
+    def records(self, topic: str, spans: Sequence[OffsetRange]) -> Iterator[KafkaRecord]:
+        """Yield the records of these ranges, in order within a partition."""
         for batch in self._read(spans):
             names = ("partition", "offset", "key", "value", "timestamp_ms")
             rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)

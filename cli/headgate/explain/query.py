@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.errors import InputError
-from headgate.kafka_login import KafkaLogin
+from headgate.kafka_login import Login
 from headgate.records.formats import ALL_JSON, RecordFormats
 from headgate.time_arguments import parse_time
 from rulecore.compile.rule import CompiledRule
@@ -35,7 +35,7 @@ class ExplainQuery:
     streams: Path | None
     lists: Path | None
     topics: tuple[str, ...]
-    login: KafkaLogin
+    login: Login
     app: str
     scan: int
     now_ms: int

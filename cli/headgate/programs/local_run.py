@@ -193,12 +193,14 @@ class LocalRun:
             sent=self._sent,
             processed=None if metrics.committed is None else metrics.processed,
             events_per_second=metrics.events_per_second,
-            lag_s=0.0,
+            lag_s=metrics.lag_s,
             newest_event_ms=None,
             watermark_ms=metrics.watermark_ms,
             cut_ms=metrics.cut_ms,
             cuts=metrics.cuts,
             epoch=metrics.epoch,
+            waits_for=metrics.waits_for,
+            waits_s=time.monotonic() - metrics.waits_since_s,
         )
 
     def _watch(self, view: ServiceLiveView, console: Console) -> None:

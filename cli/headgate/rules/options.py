@@ -63,6 +63,16 @@ def files_option(command: _Command) -> _Command:
     return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(lists_option(command)))
 
 
+def app_option(what: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Add ``--bootstrap --kafka --app`` to a command, as its parameters ``login`` and ``app``. ``what``: the app is."""
+    option = click.option("--app", default=DEFAULT_APP, show_default=True, help=what)
+
+    def add(command: Callable[..., R]) -> Callable[..., R]:
+        return login_option(option(command))
+
+    return add
+
+
 def target_option(command: Callable[..., R]) -> Callable[..., R]:
-    """Add ``--bootstrap --kafka --app`` to a command, as its parameters ``login`` and ``app``."""
-    return login_option(click.option("--app", default=DEFAULT_APP, show_default=True, help="The rules app.")(command))
+    """Add the options of ``app_option`` to a command that is about a rules app."""
+    return app_option("The rules app.")(command)

@@ -29,6 +29,8 @@ from streamcore.kernel import ControlRecord
 from streamcore.wire.lanes import STATUS, Headers
 
 _POLL_MS = 200
+#: The header of a control record that names the request which wrote it.
+REQUEST = "request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +58,18 @@ class ControlResponse:
 
 @dataclass(frozen=True, slots=True)
 class ChangeNote:
-    """The author of a change and the reason for it; both are headers of the control record."""
+    """The author of a change and the reason for it. ``request``: the caller's own name of the request, by which it
+    finds the change again. All are headers of the control record."""
 
     by: str
     why: str | None = None
+    request: str | None = None
 
     @property
     def headers(self) -> Headers:
         """The note as headers of the control record."""
-        return (("by", self.by.encode()), *((("why", self.why.encode()),) if self.why else ()))
+        given = (("by", self.by), ("why", self.why), (REQUEST, self.request))
+        return tuple((name, text.encode()) for name, text in given if text)
 
 
 def note_for_user(why: str | None) -> ChangeNote:
@@ -137,14 +142,21 @@ def publish(
     of changes in a cut, so many changes, or those of others before them, take a while.
     """
     answered_before = end_offsets(kafka, [topics.status]) if wait_ms is not None else {}
-    with ControlLog(kafka, topics.control) as log:
-        positions = [log.publish(change.key, change.value, note.headers) for change in changes]
+    positions = write_changes(kafka, topics, changes, note)
     responses: Mapping[RecordOffset, ControlResponse] = {}
     if wait_ms is not None:
         wanted = {position: change.subject for position, change in zip(positions, changes, strict=True)}
         with Follower(kafka, [topics.status], since=answered_before) as follower:
             responses = await_responses(lambda: follower.poll(_POLL_MS), wanted, wait_ms)
     return tuple(PublishedChange(c, p, responses.get(p)) for c, p in zip(changes, positions, strict=True))
+
+
+def write_changes(
+    kafka: KafkaSettings, topics: AppTopics, changes: Sequence[ControlChange], note: ChangeNote
+) -> Sequence[RecordOffset]:
+    """Write the changes in order, each once all replicas have the one before. Return their positions."""
+    with ControlLog(kafka, topics.control) as log:
+        return [log.publish(change.key, change.value, note.headers) for change in changes]
 
 
 def publish_in_steps(
@@ -217,10 +229,11 @@ def read_all_responses(kafka: KafkaSettings, topics: AppTopics) -> tuple[Control
 def read_log(kafka: KafkaSettings, topics: AppTopics) -> tuple[ControlEntry, ...]:
     """Read the control topic from its beginning."""
     with ControlLog(kafka, topics.control) as log:
-        return tuple(_control_entry(record) for record in log.read_log())
+        return tuple(control_entry(record) for record in log.read_log())
 
 
-def _control_entry(record: Record) -> ControlEntry:
+def control_entry(record: Record) -> ControlEntry:
+    """Return a record of the control topic as an entry of the log."""
     control = ControlRecord(record.partition, record.offset, record.key, record.value)
     by, why = (None if (text := record.header(n)) is None else text.decode(errors="replace") for n in ("by", "why"))
     return ControlEntry(control, record.timestamp_ms, by, why)

@@ -90,6 +90,7 @@ def test_explain_of_a_rule_per_event_on_files_imports_no_columnar_library(amount
     assert not loaded & (CLIENTS | COLUMNS)
 
 
+@pytest.mark.slow
 def test_explain_of_a_window_imports_no_kafka_client_and_no_other_kind_of_rule(tmp_path: Path) -> None:
     loaded = run_explain("rapid-payments", tmp_path, 99.5)
     assert "rulecore.explain.rule" in loaded

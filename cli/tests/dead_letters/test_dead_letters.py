@@ -54,12 +54,45 @@ def lane(kafka: KafkaSettings, new_topic: NewTopic) -> Lane:
 
 
 def test_the_summary_counts_letters_by_code_with_an_example(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lane.run("list", "-o", "json") == 0
+    assert lane.run("list", "--by", "code", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [(one["code"], one["dead_letters"]) for one in found] == [("bad_value", 3), ("null_field", 3), ("late", 1)]
     assert found[0]["example"]["source"] == {"topic": lane.events, "partition": 0, "offset": 104}
     assert lane.run("list", "--code", "late") == 0
     assert "null_field" not in capsys.readouterr().out
+
+
+def test_the_summary_tells_apart_inputs_and_fields(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lane.run("list", "-o", "json") == 0
+    found = {
+        (one["code"], one["input"], one["field"]): one["dead_letters"] for one in json.loads(capsys.readouterr().out)
+    }
+    wanted: dict[tuple[str, str | None, str | None], int] = {
+        **{("bad_value", lane.events, str(n)): 1 for n in (0, 2, 4)},
+        **{("null_field", lane.events, str(n)): 1 for n in (1, 3, 5)},
+        ("late", None, None): 1,
+    }
+    assert found == wanted
+    assert lane.run("list", "--by", "input") == 0
+    assert capsys.readouterr().out.split()[:5] == ["INPUT", "RECORDS", "LATEST", "EXAMPLE", "REASON"]
+    assert lane.run("list", "--by", "colour") == 1
+    assert "write some of code, input, field" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("reason", "field"),
+    [
+        ("field price: found 'x'; accepted is a decimal", "price"),
+        ("field created_at (from meta.dt) is missing; a timestamp is needed", "created_at (from meta.dt)"),
+        ('field "price" occurs more than once; accepted is once', "price"),
+        ("field id is null; a string is needed", "id"),
+        ("the record is no JSON", None),
+        ("fields are missing", None),
+        ("", None),
+    ],
+)
+def test_the_field_of_a_letter_is_the_one_that_its_reason_begins_with(reason: str, field: str | None) -> None:
+    assert DeadLetter(0, 0, 0, "code", reason, None, None, None).field == field
 
 
 def test_a_letter_is_shown_with_its_reason_and_its_bytes(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,7 @@ STATE = ViewState(
     alert_count=1_246,
     shadow_count=7,
     dead_letters=5_001,
+    reasons="bad_value 20, not_json 3",
     late=3_000,
     rules=RULES,
     alerts=ALERTS,
@@ -106,10 +107,10 @@ def test_a_lag_is_never_negative(lag: int) -> None:
 
 GOLDEN = """\
  headgate  running  app shop on 127.0.0.1:19092, epoch 3, 4,321 cuts                         1:02:03
-╭─ events ───────────────────────╮╭─ time ────────────────────────╮╭─ out ─────────────────────────╮
+╭─ events ───────────────────────╮╭─ event time ──────────────────╮╭─ out ─────────────────────────╮
 │ rate      250 /s               ││ newest    2024-01-26 20:41:30 ││ alerts       1,246            │
 │ lag       246 (0.9 s)          ││ watermark 2024-01-26 20:41:19 ││ in shadow    7                │
-│ sent      1,000,246            ││ delay     10.2 s              ││ dead letters 5,001            │
+│ sent      1,000,246            ││ delay     10.2 s              ││ dead letters 5,001: bad_value │
 │ processed 1,000,000            ││ cut       250, p95 900 ms     ││ late         3,000            │
 ╰────────────────────────────────╯╰───────────────────────────────╯╰───────────────────────────────╯
 ╭─ rules: 3, with version and matches ─────────────────────────────────────────────────────────────╮

@@ -32,6 +32,10 @@ STATE = ServiceState(
         LatestRecord(NEWEST_MS, "changes", '{"id":"p20","name":"Glass [bold]mug"}'),
         LatestRecord(NEWEST_MS, "deadletters", "price is below zero: {}"),
     ),
+    inputs={"shop.json": 30_000, "shop.csv": 10_984},
+    written={"changes": 8_056, "deadletters": 213},
+    reasons={"bad_value": 150, "not_json": 41, "late": 20, "missing_field": 2},
+    invented_clock=True,
     hint="look: curl '127.0.0.1:19200/search-products/_search?q=lantern'",
 )
 
@@ -46,21 +50,35 @@ def test_a_terminal_of_80_by_24_shows_the_golden_screen() -> None:
     assert render_lines(STATE, 80, 24) == GOLDEN.splitlines()
 
 
+def test_a_start_says_what_it_waits_for_and_that_the_records_are_older() -> None:
+    state = replace(STATE, phase="starting the etl app", cuts=0, waits_for="Spark's session", waits_s=12.3)
+    lines = render_lines(state, 100, 30)
+    assert lines[0].startswith(" headgate  starting the etl app: waits for Spark's session, 12 s ")
+    assert any("latest records, of earlier starts" in line for line in lines)
+
+
+def test_event_time_of_a_real_clock_is_not_called_invented() -> None:
+    assert "event time ─" in render_lines(replace(STATE, invented_clock=False), 80, 24)[1]
+
+
 @given(
     width=st.integers(80, 220),
     height=st.integers(24, 80),
     lanes=st.integers(1, 6),
     sinks=st.integers(0, 3),
     latest=st.integers(0, 100),
+    counts=st.integers(0, 40),
 )
 def test_the_view_fits_every_terminal_from_80_by_24(
-    width: int, height: int, lanes: int, sinks: int, latest: int
+    width: int, height: int, lanes: int, sinks: int, latest: int, counts: int
 ) -> None:
     state = replace(
         STATE,
         lanes={f"lane{number}": number for number in range(lanes)},
         sinks=[*STATE.sinks] * sinks,
         latest=[*STATE.latest] * (latest // 2),
+        inputs={f"a.topic.with.a.long.name.{n}": 10**n for n in range(min(counts, 12))},
+        reasons={f"reason_{n}": n for n in range(counts)},
     )
     lines = render_lines(state, width, height)
     assert len(lines) == height
@@ -70,7 +88,7 @@ def test_the_view_fits_every_terminal_from_80_by_24(
 
 GOLDEN = """\
  headgate  running  app search on 127.0.0.1:19092, epoch 1, 41 cuts      0:01:10
-╭─ events ────────────────╮╭─ time ──────────────────╮╭─ out ──────────────────╮
+╭─ events ────────────────╮╭─ event time, invented ──╮╭─ out ──────────────────╮
 │ rate      260 /s        ││ newest    20:41:30      ││ changes      8,056     │
 │ lag       396 (1.6 s)   ││ watermark 20:41:19      ││ dead letters 213       │
 │ sent      41,380        ││ delay     10.2 s        ││ late         0         │
@@ -80,15 +98,15 @@ GOLDEN = """\
 │ sink              guarantee              rows       rejected      latest cut │
 │ opensearch        idempotent            1,749              2          170 ms │
 ╰──────────────────────────────────────────────────────────────────────────────╯
+╭─ read, by input ────────╮╭─ this start, by lane ───╮╭─ letters, by reason ───╮
+│ shop.json        30,000 ││ changes           8,056 ││ bad_value          150 │
+│ shop.csv         10,984 ││ dead letters        213 ││ not_json            41 │
+│                         ││                         ││ 2 others            22 │
+╰─────────────────────────╯╰─────────────────────────╯╰────────────────────────╯
 ╭─ latest records ─────────────────────────────────────────────────────────────╮
 │ written  lane         record                                                 │
 │ 20:41:30 changes      {"id":"p20","name":"Glass [bold]mug"}                  │
 │ 20:41:30 dead letters price is below zero: {}                                │
-│                                                                              │
-│                                                                              │
-│                                                                              │
-│                                                                              │
-│                                                                              │
 │                                                                              │
 │                                                                              │
 ╰──────────────────────────────────────────────────────────────────────────────╯

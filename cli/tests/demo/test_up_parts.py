@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
+from tests.harness.apps.cut_reports import cut_report
 from tests.harness.run.shared_servers import unique_name
 
 LIKE = AppNames("shop", lanes=("alerts", "late"))
@@ -162,6 +165,26 @@ def _check_until_error(app: AppProcess) -> None:
     for _ in range(600):
         app.raise_if_ended()
         threading.Event().wait(0.1)
+
+
+def test_the_reports_of_an_app_say_what_it_waits_for_what_it_reads_and_how_far_it_is_behind(tmp_path: Path) -> None:
+    report = replace(cut_report(), offsets={"shop": {"0": 40, "1": 2}, "shop.control": {"0": 7}}, reasons={"late": 1})
+    cut = json.dumps({"cut": asdict(report), "lag": {"rows": 3, "ms": 1_500, "control_records": 0}})
+    app = AppProcess("headgate_rules", tmp_path / "rules.json", tmp_path / "rules.log", ["shop"])
+    pipe = tmp_path / "go"
+    os.mkfifo(pipe)
+    script = 'echo "$0"; read -r line <"$2"; echo "$1"'
+    app.command = ("/bin/sh", "-c", script, '{"waiting": "Kafka"}', cut, str(pipe))
+    app.start()
+    while not app.metrics.waits_for:
+        threading.Event().wait(0.01)
+    assert (app.metrics.waits_for, app.metrics.cuts) == ("Kafka", 0)
+    pipe.write_text("go\n")
+    while not app.has_finished:
+        threading.Event().wait(0.01)
+    app.close()
+    assert (app.metrics.waits_for, app.metrics.cuts, app.metrics.lag_s) == ("", 1, 1.5)
+    assert app.metrics.inputs == {"shop": 42}
 
 
 def test_an_app_that_does_not_drain_is_killed(tmp_path: Path) -> None:

@@ -279,6 +279,7 @@ def _all(service: str) -> list[Mistake]:
     return [mistake for base in BASES[service] for mistake in _mistakes(*base)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", BASES)
 def test_each_mistake_is_found_in_its_line(tmp_path: Path, service: str) -> None:
     mistakes = _all(service)

@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 import yaml
 
+from headgate.demo.shop.search_documents import PRODUCT_CHANGES, PRODUCT_COUNTS
 from headgate.documents.mapping_tests import run_mapping_tests
 from headgate.documents.run import load_document
 from headgate.errors import InputError
@@ -281,8 +282,8 @@ def test_sessions_and_search_are_tried_in_the_same_way(tmp_path: Path, capsys: p
     )
     indexes = {"documents": {"alias": "products", "id": ["id"], "deleted": "deleted"}}
     inputs = {
-        "products": {"schema_file": changes, "topic": "products"},
-        "events": {"schema_file": shop, "topic": "shop"},
+        "documents": [{"schema_file": changes, "topic": "products", **PRODUCT_CHANGES}],
+        "counters": [{"schema_file": shop, "topic": "shop", **PRODUCT_COUNTS}],
     }
     search.write_text(
         yaml.safe_dump({**kafka, **inputs, "opensearch": {"hosts": ["http://nowhere:9200"], "indexes": indexes}})

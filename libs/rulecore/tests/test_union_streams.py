@@ -89,6 +89,7 @@ def test_rules_over_two_streams_find_what_loops_find(seed: int) -> None:
     assert not [record for record in output if record.lane == LATE]
 
 
+@pytest.mark.slow
 def test_alerts_do_not_depend_on_cuts_and_have_ids_of_their_own() -> None:
     history = events(random.Random(9), 200)
     whole, split = (sorted(alerts(run(history, cuts)), key=lambda one: str(one["alert_id"])) for cuts in (1, 40))

@@ -83,6 +83,7 @@ def test_a_record_with_too_many_elements_is_a_dead_letter(tmp_path: Path) -> Non
     assert letters(output) == [("too_many_elements", reason)]
 
 
+@pytest.mark.slow
 def test_rows_and_letters_do_not_depend_on_the_division_into_cuts(tmp_path: Path) -> None:
     """Brute force in plain Python says the same, however the records are divided."""
     draw = Random(3)

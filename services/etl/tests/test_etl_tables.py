@@ -88,6 +88,7 @@ def test_delta_tables_equal_the_oracle(tmp_path: Path, shards: int) -> None:
     check_tables(frames)
 
 
+@pytest.mark.slow
 def test_parquet_files_equal_the_oracle(tmp_path: Path) -> None:
     tables = {lane: {"uri": str(tmp_path / lane), "partition_by": ["currency"]} for lane in LANES}
     write_tables(settings(**table_routes("parquet"), parquet={"tables": tables}, shards=2))

@@ -1,92 +1,151 @@
-"""The search app: product changes and the shop's events in; documents for an index out.
+"""The search app: changes of documents and events to count in; documents for an index out.
 
 ::
 
-    <products> ─▶ check ──────────────────────────────▶ latest change ─┐
-    <events>   ─▶ counted ones ─▶ rolling totals per span ─────────────┴▶ latest of both ─▶ documents (sink)
-                                        │ too old: <app>.late              paced by the    <app>.changes
-                       cannot be used: <app>.deadletters                   clock
+    <documents 1> ─▶ map, check ─▶ latest change by id ─┐
+    <documents n> ─▶ map, check ─▶ latest change by id ─┼▶ latest of all ─▶ documents (sink)
+    <counters>    ─▶ counted ones ─▶ rolling totals ────┘  counts are       <app>.changes
+                                        │ too old: <app>.late    paced by the clock
+                       cannot be used: <app>.deadletters
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headgate_search.popularity import IS_COUNTED, MEASURES, is_inactive, to_amounts
-from headgate_search.products import CODE, FIELDS, LOG_POSITION, REASON, add_faults, to_documents
+from headgate_search.changes import DELETED, ID, LOG_POSITION, is_inactive
+from headgate_search.plan import SearchPlan, build_plan, counted_columns, read_sources
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
 from rulecore.documents.status import answer_record
+from rulecore.mapping.types import CODE, REASON
+from streamcore.aggregates import Sum
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
+from streamcore.operators.rolling.decayed import half_life
 from streamcore.operators.rolling.totals import RollingSpan
-from streamcore.schema import StreamSchema
 from streamcore.service.config.sinks import sink_factory
 from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
-from streamcore.topology.stream import source
+from streamcore.topology.nodes import SinkNode, polars_dtype
+from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.wire.lanes import LATE
+from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
     from streamcore.engine.report import Listeners
     from streamcore.spark.runner import Runner
     from streamcore.spark.runtime import Runtime
 
+_INACTIVE = "inactive"
 
-def build_topology(settings: SearchSettings, schemas: Sequence[StreamSchema] | None = None) -> Topology:
-    """Build the topology that turns product changes and shop events into the rows of lane ``documents``.
 
-    ``schemas``: of products and events; None: those of their files.
+def build_topology(settings: SearchSettings, sources: Sequence[Source] | None = None) -> Topology:
+    """Build the topology that turns changes and events into the rows of lane ``documents``. ``ConfigError`` lists every
+    entry that is wrong.
+
+    ``sources``: as ``read_sources`` returns them; None: those of the files.
     """
-    if schemas is None:
-        schemas = [settings.products.stream_schema(), settings.events.stream_schema()]
-    products, events = (source(schema, settings.watermark) for schema in schemas)
+    plan = build_plan(settings, sources)
+    streams = [source(each.schema, settings.watermark, format=each.format, raw=True) for each in plan.sources]
+    dead_letters: list[SinkNode] = []
+    changes = [_keep_valid(streams[each.source].flat_map(each.changes), dead_letters) for each in plan.documents]
+    tables = [
+        _Table(rows, each.changes.fields, DELETED, LOG_POSITION, partial=each.partial)
+        for rows, each in zip(changes[1:], plan.documents[1:], strict=True)
+    ]
+    if plan.counters:
+        counts = _count(streams, settings, plan, dead_letters)
+        tables.append(_Table(counts, tuple(counted_columns(settings, plan)), _INACTIVE, None))
+    documents = _join(changes[0], tables, settings, plan)
+    changes_lane = (documents.sink(CHANGES, key=ID),) if settings.publish_changes else ()
+    return Topology(settings.app, documents.table(DOCUMENTS), *changes_lane, *dead_letters)
 
+
+@dataclass(frozen=True)
+class _Table:
+    """What adds ``columns`` to documents by id. ``deleted``: the column that marks a deletion, in the join; ``order``:
+    columns that order changes of one event time, None: the last to arrive counts, and the clock paces them."""
+
+    rows: Stream
+    columns: tuple[str, ...]
+    deleted: str
+    order: tuple[str, ...] | None
+    partial: bool = False
+
+
+def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:
+    """Keep the rows that did not fail, and append the dead-letter lane of the failed rows to ``dead_letters``."""
+    dead_letters.append(rows.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON))
+    kept = [name for name in rows.schema if name not in (CODE, REASON, *ORIGIN)]
+    return rows.filter(pl.col(CODE).is_null()).select(*kept)
+
+
+def _join(changes: Stream, tables: Sequence[_Table], settings: SearchSettings, plan: SearchPlan) -> Stream:
+    """Return the latest documents with the columns of the tables."""
+    first = plan.documents[0]
+    columns = first.changes.fields
+    order: tuple[str, ...] = LOG_POSITION
+    if not tables:  # the join also finds the latest change of a document that nothing is added to
+        nothing = changes.filter(pl.lit(value=False)).select(ID, DELETED)
+        tables = [_Table(nothing, (), DELETED, ())]
+    documents = changes
+    summed = {f"{name}_{span.name}" for span in settings.spans for name in plan.counts}
+    for number, table in enumerate(tables, 1):
+        joined = replace(documents.key_by(ID).join(table.rows.key_by(ID)), max_rows=settings.max_documents)
+        latest = joined.latest(
+            deleted=DELETED,
+            right_deleted=table.deleted,
+            order=order,
+            right_order=table.order,
+            keeps=columns if number == 1 and first.partial else (),
+            right_keeps=table.columns if table.partial else (),
+            refresh_ms=Milliseconds(settings.refresh_ms if table.order is None else 0),
+            name="documents" if number == len(tables) else f"documents-{number}",
+        )
+        added = [_count_or_default(name) if name in summed else pl.col(name) for name in table.columns]
+        documents, order = latest.select(ID, DELETED, *columns, *added), ()
+        columns = (*columns, *table.columns)
+    return documents
+
+
+def _count_or_default(name: str) -> pl.Expr:
+    """Return the count: 0 for a document without counted events, null for a deleted one."""
+    return pl.when(~pl.col(DELETED)).then(pl.col(name).fill_null(0)).alias(name)
+
+
+def _count(
+    streams: Sequence[Stream], settings: SearchSettings, plan: SearchPlan, dead_letters: list[SinkNode]
+) -> Stream:
+    """Return the rolling totals of each document."""
+    parts = []
+    for counter in plan.counters:
+        valid = _keep_valid(streams[counter.source].flat_map(counter.stage), dead_letters)
+        has_count = pl.any_horizontal(pl.col(name).is_not_null() for name in counter.counts)
+        missing = {
+            name: pl.lit(None, polars_dtype(type_)) for name, type_ in plan.counts.items() if name not in counter.counts
+        }
+        parts.append(valid.filter(pl.col(ID).is_not_null() & has_count).map(**missing).select(ID, *plan.counts))
+    events = parts[0].union(*parts[1:]) if len(parts) > 1 else parts[0]
     spans = [RollingSpan(span.name, Milliseconds(span.span_ms), Milliseconds(span.step_ms)) for span in settings.spans]
-    metric_columns = [f"{measure}_{span.name}" for span in spans for measure in MEASURES]
-    popularity = (
-        events.filter(IS_COUNTED)
-        .flat_map(to_amounts)
-        .key_by("id")
-        .rolling(*spans, name="popularity", max_entries=settings.max_steps, late_to=LATE, **MEASURES)
-        .map(inactive=is_inactive(metric_columns))
-    )
-    checked = products.flat_map(add_faults)
-    unusable = checked.filter(pl.col(REASON).is_not_null()).dead_letters(CODE, REASON)
-    product_changes = checked.filter(pl.col(REASON).is_null()).flat_map(to_documents)
-    joined = replace(product_changes.key_by("id").join(popularity.key_by("id")), max_rows=settings.max_products)
-    latest = joined.latest(
-        deleted="deleted",
-        right_deleted="inactive",
-        order=LOG_POSITION,
-        refresh_ms=Milliseconds(settings.refresh_ms),
-        name="documents",
-    )
-    documents = latest.select("id", "deleted", *FIELDS, "updated_at", *map(_metric_or_default, metric_columns))
-    changes_lane = (documents.sink(CHANGES, key="id"),) if settings.publish_changes else ()
-    return Topology(settings.app, documents.table(DOCUMENTS), *changes_lane, unusable)
-
-
-def _metric_or_default(name: str) -> pl.Expr:
-    """Return the metric: 0 for a product without counted events, null for a deleted product."""
-    return pl.when(~pl.col("deleted")).then(pl.col(name).fill_null(0)).alias(name)
+    spans += [half_life(each.name, each.half_life_ms) for each in settings.half_lives]
+    sums = {name: Sum(name) for name in plan.counts}
+    totals = events.key_by(ID).rolling(*spans, name="counts", max_entries=settings.max_steps, late_to=LATE, **sums)
+    return totals.map(**{_INACTIVE: is_inactive(counted_columns(settings, plan))})
 
 
 def build_app(settings: SearchSettings) -> App:
     """Build the app, without sinks or runtime."""
-    streams = (settings.products, settings.events)
-    in_files = [one.apply_to(Source(one.stream_schema(), one.topic)) for one in streams]
-    return build_with_streams(in_files, partial(_build_with, settings), answer_record)
+    return build_with_streams(read_sources(settings), partial(_build_with, settings), answer_record)
 
 
 def _build_with(settings: SearchSettings, documents: StreamDocuments) -> App:
-    schemas = [each.schema for each in documents.sources]
-    return bind_app(build_topology(settings, schemas), settings, documents.sources, documents)
+    return bind_app(build_topology(settings, documents.sources), settings, documents.sources, documents)
 
 
 def create_runner(settings: SearchSettings, runtime: Runtime, listeners: Listeners) -> Runner:

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
 from headgate_search.settings import SearchSettings
 from headgate_search.topics import lanes
 from streamcore.service.definition import ServiceDefinition, in_module
 
-SERVICE = ServiceDefinition("headgate-search", SearchSettings, in_module("headgate_search.app"), lanes)
+if TYPE_CHECKING:
+    from streamcore.app import Source
+    from streamcore.service.config.faults import DocumentFault
+
+
+def _find_faults(
+    settings: SearchSettings, sources: Sequence[Source | None], unclear: Collection[str]
+) -> Sequence[DocumentFault]:
+    """Return what is wrong with names and expressions."""
+    from headgate_search.plan import find_plan
+    from rulecore.mapping.problems import Problems
+
+    problems = Problems(unclear={*unclear})
+    find_plan(settings, sources, problems)
+    return problems.faults
+
+
+SERVICE = ServiceDefinition(
+    "headgate-search", SearchSettings, in_module("headgate_search.app"), lanes, find_faults=_find_faults
+)

@@ -211,12 +211,12 @@ def test_a_change_with_equal_content_sends_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (("", "upsert", "x", "1.00", 0), "product_id is empty"),
+        (("", "upsert", "x", "1.00", 0), "the id is empty"),
         (("p" * 513, "upsert", "x", "1.00", 0), "longer than 512 bytes"),
-        (("a", "replace", "x", "1.00", 0), "neither upsert nor delete"),
-        (("a", "upsert", "", "1.00", 0), "needs a name"),
-        (("a", "upsert", "x", None, 0), "needs a price"),
-        (("a", "upsert", "x", "-1.00", 0), "below zero"),
+        (("a", "replace", "x", "1.00", 0), "rule op: op in ('upsert', 'delete') is false for op = 'replace'"),
+        (("a", "upsert", "", "1.00", 0), "rule name: "),
+        (("a", "upsert", "x", None, 0), "rule price: "),
+        (("a", "upsert", "x", "-1.00", 0), "rule price: "),
     ],
 )
 def test_an_invalid_change_is_a_dead_letter_and_affects_no_other(change: ProductChange, reason: str) -> None:
@@ -228,16 +228,17 @@ def test_an_invalid_change_is_a_dead_letter_and_affects_no_other(change: Product
     assert reason in app.dead[0]
 
 
-def test_each_invalid_change_has_a_reason_of_its_own_and_one_code() -> None:
+def test_each_invalid_change_has_the_reason_and_code_of_its_rule() -> None:
     rows: list[ProductChange] = [
         ("a", "replace", "x", "1.00", 0),
         ("b", "upsert", "x", "1.00", 0),
-        ("", "upsert", "", "1.00", 0),
+        ("c", "upsert", "", "1.00", 0),
     ]
     result = App(SETTINGS).simulation.cut({"products": search.changes(SETTINGS, rows)}, clock_ms=1_000)
     headers = [dict(record.headers) for record in result.dead]
-    assert [one["reason"] for one in headers] == [b"op is neither upsert nor delete", b"product_id is empty"]
-    assert {one["reason_code"] for one in headers} == {b"unusable"}
+    found = {one["reason_code"].decode(): one["reason"].decode().partition(" is ")[0] for one in headers}
+    rules = SETTINGS.documents[0].rules
+    assert found == {f"rule:{name}": f"rule {name}: {rules[name]}" for name in ("op", "name")}
     assert result["documents"]["id"].to_list() == ["b"]
 
 
@@ -260,7 +261,8 @@ def test_documents_are_also_records_of_the_changes_lane_if_the_settings_say_so()
 def test_an_event_that_is_sent_twice_counts_once_if_the_stream_says_so(tmp_path: Path) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text((search.ROOT / "streams" / "shop.yaml").read_text() + "deduplicate: 24h\n")
-    once = SETTINGS.model_copy(update={"events": SETTINGS.events.model_copy(update={"schema_file": file}), "shards": 1})
+    counter = SETTINGS.counters[0].model_copy(update={"schema_file": file})
+    once = SETTINGS.model_copy(update={"counters": (counter,), "shards": 1})
     product: list[ProductChange] = [("a", "upsert", "x", "1.00", 0)]
     happened: list[Event] = [*PRIMER, *[("payment", "a", 2, "3.00", "ok", n * 1_000, n % 2) for n in range(10)]]
     rows = search.events(SETTINGS, happened)

@@ -18,8 +18,6 @@ from streamcore.errors import ConfigError
 from streamcore.wire.lanes import DEAD_LETTERS, LATE, STATUS
 from tests.harness.apps import search_app as search
 
-TEMPLATE = Path(__file__).parents[1] / "headgate_search" / "index_template.json"
-
 
 def document(**more: object) -> dict[str, object]:
     written: dict[str, object] = json.loads(search.settings().model_dump_json(exclude_defaults=True))
@@ -51,8 +49,9 @@ def test_documents_are_also_published_to_a_topic_if_the_settings_say_so(tmp_path
 
 
 def test_undeclared_fields_are_rejected_only_on_streams_whose_settings_say_so(tmp_path: Path) -> None:
-    strict = {"schema_file": str(search.ROOT / "streams" / "products.yaml"), "topic": "p", "reject_extra_fields": True}
-    app = build_app(SERVICE.load_settings(write(tmp_path, products=strict)))
+    streams = search.shop_streams("products", "shop")
+    strict = search.shop_streams("p", "shop", reject_extra_fields=True)["documents"]
+    app = build_app(SERVICE.load_settings(write(tmp_path, **{**streams, "documents": strict})))
     assert [source.reject_extra_fields for source in app.sources] == [True, False]
 
 
@@ -71,11 +70,6 @@ def test_undeclared_fields_are_rejected_only_on_streams_whose_settings_say_so(tm
 def test_invalid_settings_are_rejected_with_the_reason(tmp_path: Path, entry: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         SERVICE.load_settings(write(tmp_path, **entry))
-
-
-def test_the_template_maps_every_column_of_a_document_and_nothing_else() -> None:
-    columns = set(build_topology(search.settings()).table_columns[DOCUMENTS].names) - {"deleted"}
-    assert set(json.loads(TEMPLATE.read_text())["mappings"]["properties"]) == columns
 
 
 def test_the_whole_app_is_one_keyed_stage_by_product() -> None:

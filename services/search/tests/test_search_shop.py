@@ -27,10 +27,7 @@ SHOP = ShopSettings(seed=11, start_ms=1_789_900_000_000 // 86_400_000 * 86_400_0
 RECORDS = 9_000
 NOW_MS = 1_790_000_000_000
 PARTITIONS = 3
-STRICT = {
-    name: {"schema_file": str(search.ROOT / "streams" / f"{file}.yaml"), "topic": name, "reject_extra_fields": True}
-    for name, file in (("products", "products"), ("events", "shop"))
-}
+STRICT = search.shop_streams("products", "events", reject_extra_fields=True)
 
 
 class Topics:

@@ -109,7 +109,7 @@ class AppUnderTest:
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "settings.json"
         file.write_text(json.dumps(self.settings))
-        command = [sys.executable, *entry, "--settings", str(file)]
+        command = [sys.executable, *entry, "--settings", str(file), "--reports"]
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 command,

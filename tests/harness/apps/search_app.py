@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from headgate.demo.shop.search_documents import PRODUCT_CHANGES, PRODUCT_COUNTS
 from headgate_search.app import build_app, build_topology
 from headgate_search.settings import SearchSettings
 from streamcore.topology import text_tables as tables
@@ -22,6 +23,14 @@ ProductChange = tuple[str, str, str | None, str | None, int]
 Event = tuple[str, str | None, int | None, str | None, str | None, int, int]
 
 
+def shop_streams(changes_topic: str, events_topic: str, **more: object) -> dict[str, object]:
+    """Return the entries ``documents`` and ``counters`` of the demo shop. ``more``: further entries of both streams."""
+    folder = ROOT / "streams"
+    changes = {"schema_file": str(folder / "products.yaml"), "topic": changes_topic, **PRODUCT_CHANGES, **more}
+    events = {"schema_file": str(folder / "shop.yaml"), "topic": events_topic, **PRODUCT_COUNTS, **more}
+    return {"documents": [changes], "counters": [events]}
+
+
 def settings(**more: object) -> SearchSettings:
     """Return settings; ``more`` replaces entries."""
     return SearchSettings.model_validate(
@@ -29,8 +38,7 @@ def settings(**more: object) -> SearchSettings:
             "kafka": {"bootstrap": "nowhere:9092"},
             "checkpoint": "/nowhere",
             "jars": "/nowhere",
-            "products": {"schema_file": str(ROOT / "streams" / "products.yaml"), "topic": "products"},
-            "events": {"schema_file": str(ROOT / "streams" / "shop.yaml"), "topic": "shop"},
+            **shop_streams("products", "shop"),
             "opensearch": {
                 "hosts": ["http://nowhere:9200"],
                 "indexes": {"documents": {"alias": "products", "id": ["id"], "deleted": "deleted"}},
@@ -102,7 +110,7 @@ class App:
 
 def changes(with_settings: SearchSettings, rows: Sequence[ProductChange]) -> pl.DataFrame:
     """Return product changes as rows."""
-    stream = with_settings.products.stream_schema()
+    stream = with_settings.documents[0].stream_schema()
     return tables.event_table(
         stream, [(i, op, name, None, "c", price, "EUR", True, _time(at_ms)) for i, op, name, price, at_ms in rows]
     )
@@ -110,7 +118,7 @@ def changes(with_settings: SearchSettings, rows: Sequence[ProductChange]) -> pl.
 
 def events(with_settings: SearchSettings, rows: Sequence[Event]) -> pl.DataFrame:
     """Return events of the shop as rows, with the partition of each."""
-    stream = with_settings.events.stream_schema()
+    stream = with_settings.counters[0].stream_schema()
     frame = tables.event_table(
         stream,
         [

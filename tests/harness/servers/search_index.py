@@ -96,5 +96,10 @@ def oracle(cuts: Mapping[int, Sequence[Row]]) -> dict[str, tuple[object, object]
 
 def index_on(node: EmbeddedOpenSearch) -> SearchIndex:
     """Return a new app and alias on this server."""
+    return index_at(node.url)
+
+
+def index_at(url: str) -> SearchIndex:
+    """Return a new app and alias on the server at this address."""
     suffix = f"{worker_id()}{next(_NUMBERS)}"
-    return SearchIndex(node.url, f"app{suffix}", f"products{suffix}")
+    return SearchIndex(url, f"app{suffix}", f"products{suffix}")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final  # entries of a document are made of anything
 
 from pydantic import JsonValue
 
@@ -14,15 +14,15 @@ from headgate.console.messages import Print
 from headgate.demo.service import LiveView, Server, ServiceContext, ServiceRun, Verifier
 from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter, LocalNode, OpenSearchServer
 from headgate.demo.shop.feed import Feed, search_feed
+from headgate.demo.shop.search_documents import PRODUCT_CHANGES, PRODUCT_COUNTS
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import AppNames
 from headgate.errors import InputError
 from headgate.local.servers.opensearch_http import OpenSearchHttp
-from headgate_search.settings import DOCUMENTS, SearchSettings
+from headgate_search.settings import DOCUMENTS, ChangesDocument, CounterDocument, SearchSettings
 from headgate_search.topics import CHANGES
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
-from streamcore.service.config.documents import StreamDocument
 from streamcore.sinks.opensearch.settings import ClientSettings, IndexSpec, OpenSearchSettings
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
@@ -78,12 +78,12 @@ class SearchService:
         """Return the app's settings."""
         from headgate.demo.stack import PARALLELISM, RETENTION_MS, SHARDS
 
-        names = context.workspace.names
+        names, products = context.workspace.names, context.streams / "products.yaml"
         return SearchSettings(
             app=names.app,
             kafka=KafkaSettings(context.kafka.bootstrap),
-            products=_stream(context.streams / "products.yaml", names.input(_PRODUCTS)),
-            events=_stream(context.streams / "shop.yaml", names.events),
+            documents=(ChangesDocument(**_stream(products, names.input(_PRODUCTS)), **PRODUCT_CHANGES),),
+            counters=(CounterDocument(**_stream(context.streams / "shop.yaml", names.events), **PRODUCT_COUNTS),),
             opensearch=self._sink_settings(names),
             refresh_ms=_REFRESH_MS,
             publish_changes=True,
@@ -227,8 +227,8 @@ def _writer_in_settings(settings_file: Path, login: ClientSettings) -> IndexWrit
         return None
 
 
-def _stream(schema: Path, topic: str) -> StreamDocument:
-    return StreamDocument(schema_file=schema.absolute(), topic=topic, reject_extra_fields=True)
+def _stream(schema: Path, topic: str) -> dict[str, Any]:
+    return {"schema_file": schema.absolute(), "topic": topic, "reject_extra_fields": True}
 
 
 def _sink_rows(metrics: AppMetrics) -> int:

@@ -19,11 +19,12 @@ METRICS_PANEL_LINES: Final = 6
 _MEDIUM: Final = 100  # characters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunMetrics:
     """Figures of an app and its generator; None: not known yet. ``sent`` and ``processed`` count input records.
     ``lag_s``: the age of the oldest record not yet processed, in seconds. ``cut_ms``: the durations of the latest
-    cuts."""
+    cuts. ``waits_for``: what the start waits for, for ``waits_s`` seconds; empty if it does not. ``invented_clock``:
+    whether event times are those of a generator, which has a clock of its own."""
 
     app: str
     bootstrap: str
@@ -38,18 +39,26 @@ class RunMetrics:
     cut_ms: Sequence[int]
     cuts: int
     epoch: int
+    waits_for: str = ""
+    waits_s: float = 0.0
+    invented_clock: bool = False
 
     @property
     def lag(self) -> int | None:
         """Records sent and not yet processed."""
         return None if self.processed is None else max(0, self.sent - self.processed)
 
+    @property
+    def waiting(self) -> str:
+        """What the start waits for, and for how long; empty if it does not wait."""
+        return f"waits for {self.waits_for}, {self.waits_s:.0f} s" if self.waits_for else ""
+
 
 def header(state: RunMetrics, width: int) -> Text:
     """Return the first line: phase, app, Kafka, epoch, cuts, and the running time at the right."""
     left = Text.assemble(
         (" headgate ", "bold black on green"),
-        (f" {state.phase} ", "bold"),
+        (f" {state.phase}{': ' if state.waiting else ''}{state.waiting} ", "bold"),
         (f" app {state.app} on {state.bootstrap}, epoch {state.epoch}, {state.cuts:,} cuts", "dim"),
     )
     right = str(datetime.timedelta(seconds=int(state.elapsed_s)))
@@ -65,8 +74,9 @@ def footer(text: str, width: int) -> Text:
     return line
 
 
-def metrics_table(state: RunMetrics, out: Mapping[str, int], width: int) -> Table:
-    """Return three panels of ``METRICS_PANEL_LINES`` lines: events, times, and ``out``, at most four counts by name."""
+def metrics_table(state: RunMetrics, out: Mapping[str, str], width: int) -> Table:
+    """Return three panels of ``METRICS_PANEL_LINES`` lines: events, times, and ``out``, at most four counts
+    by name."""
     time_format = "%Y-%m-%d %H:%M:%S" if width >= _MEDIUM else "%H:%M:%S"
     grid = Table.grid(expand=True)
     for _ in range(3):
@@ -80,13 +90,13 @@ def metrics_table(state: RunMetrics, out: Mapping[str, int], width: int) -> Tabl
             ("processed", "-" if state.processed is None else f"{state.processed:,}"),
         ),
         _panel(
-            "time",
+            "event time, invented" if state.invented_clock else "event time",
             ("newest", time_text(state.newest_event_ms, time_format)),
             ("watermark", time_text(state.watermark_ms, time_format)),
             ("delay", _render_delay(state)),
             ("cut", _render_cut_durations(state.cut_ms)),
         ),
-        _panel("out", *((name, f"{count:,}") for name, count in out.items())),
+        _panel("out", *out.items()),
     )
     return grid
 

@@ -48,12 +48,13 @@ class AlertRow:
 
 @dataclass(frozen=True, slots=True)
 class ViewState(RunMetrics):
-    """All figures of the view. ``alerts``: the latest first."""
+    """All figures of the view. ``alerts``: the latest first. ``reasons``: the most frequent codes of dead letters."""
 
     alert_count: int
     shadow_count: int
     dead_letters: int
     late: int
+    reasons: str
     rules: Sequence[RuleRow]
     alerts: Sequence[AlertRow]
 
@@ -75,12 +76,12 @@ def render(state: ViewState, width: int, height: int) -> Layout:
     return layout
 
 
-def _output_counts(state: ViewState) -> dict[str, int]:
+def _output_counts(state: ViewState) -> dict[str, str]:
     return {
-        "alerts": state.alert_count,
-        "in shadow": state.shadow_count,
-        "dead letters": state.dead_letters,
-        "late": state.late,
+        "alerts": f"{state.alert_count:,}",
+        "in shadow": f"{state.shadow_count:,}",
+        "dead letters": f"{state.dead_letters:,}{': ' if state.reasons else ''}{state.reasons}",
+        "late": f"{state.late:,}",
     }
 
 

@@ -14,6 +14,7 @@ import orjson
 from headgate.console.timeline import Timeline
 from headgate.demo.service import ServiceRun
 from headgate.demo.views.panels import RunMetrics
+from headgate.demo.views.reason_counts import ReasonCounts
 from headgate.demo.views.rules import AlertRow, RuleRow, ViewState, render
 from headgate.demo.views.service_watch import run_metrics
 from headgate.rules.publish import ControlResponse, read_responses
@@ -44,6 +45,7 @@ class RulesLiveView:
         self._control = names.control
         self._follower = Follower(run.kafka, [*self._lanes, self._control])
         self._counts: Counter[str] = Counter()
+        self._reasons = ReasonCounts()
         self._matches: Counter[tuple[str, int]] = Counter()
         self._rules = RuleSet.empty(bundle.streams)
         self._responses: dict[tuple[str, int | None], ControlResponse] = {}
@@ -62,7 +64,8 @@ class RulesLiveView:
         state = self.state("")
         return (
             f"{state.processed or 0:,} events processed, lag {state.lag or 0:,}, {state.events_per_second:,.0f}/s; "
-            f"{state.alert_count:,} alerts, {state.dead_letters:,} dead letters, {state.late:,} late"
+            f"{state.alert_count:,} alerts, {state.dead_letters:,} dead letters"
+            f"{f' ({reasons})' if (reasons := state.reasons) else ''}, {state.late:,} late"
         )
 
     def poll(self) -> None:
@@ -84,6 +87,7 @@ class RulesLiveView:
             shadow_count=self._counts[SHADOW],
             dead_letters=self._counts[DEAD_LETTERS],
             late=self._counts[LATE],
+            reasons=self._reasons.most(),
             rules=tuple(self._row(rule.rule) for _, rule in sorted(self._rules.rules.items())),
             alerts=tuple(row for *_, row in reversed(self._alerts)),
         )
@@ -106,6 +110,8 @@ class RulesLiveView:
                 if response.subject == Subject.RULE and response.status != StatusKind.COMPARED
             )
             self._responses |= {(response.rule, response.version): response for response in responses}
+        elif lane == DEAD_LETTERS:
+            self._reasons.add(record)
         elif lane in (ALERTS, SHADOW):
             self._add_alert(record, lane)
 

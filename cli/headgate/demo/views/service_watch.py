@@ -7,6 +7,7 @@ counted since the app was started, as it reports them.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 from headgate.console.timeline import Timeline
 from headgate.demo.service import ServiceRun
 from headgate.demo.views.panels import RunMetrics
+from headgate.demo.views.reason_counts import ReasonCounts
 from headgate.demo.views.service import LatestRecord, ServiceState, SinkRow, render
 from streamcore.kafka.readers import Follower, Record
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from rich.layout import Layout
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.demo.app_process import AppMetrics
 
 _KEPT_PER_LANE: Final = 100  # records
-_OTHER_LINES: Final = 15  # lines of the screen without records, about
+_OTHER_LINES: Final = 20  # lines of the screen without records, about
 _TEXT_CHARACTERS: Final = 500
 _POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
 
@@ -46,6 +49,9 @@ def run_metrics(run: ServiceRun, timeline: Timeline, phase: str) -> RunMetrics:
         cut_ms=metrics.cut_ms,
         cuts=metrics.cuts,
         epoch=metrics.epoch,
+        waits_for=metrics.waits_for,
+        waits_s=time.monotonic() - metrics.waits_since_s,
+        invented_clock=True,
     )
 
 
@@ -82,6 +88,7 @@ class ServiceLiveView:
         self._hint = hint
         self._follower = Follower(kafka, [*self._lanes])
         self._counts: Counter[str] = Counter(dict.fromkeys(self._lanes.values(), 0))
+        self._reasons = ReasonCounts()
         self._latest = {lane: deque[LatestRecord](maxlen=_KEPT_PER_LANE) for lane in self._lanes.values()}
 
     def close(self) -> None:
@@ -104,8 +111,10 @@ class ServiceLiveView:
     def status_line(self) -> str:
         """Render the metrics as one line."""
         state = self._figures("")
-        lanes = ", ".join(f"{count:,} {lane}" for lane, count in self._counts.items())
+        lanes = ", ".join(f"{count:,} {lane}{self._reasons_of(lane)}" for lane, count in self._counts.items())
         sinks = ", ".join(f"{row.rows:,} rows in {row.sink}" for row in self._sinks())
+        if state.waiting:
+            return f"starting: {state.waiting}"
         return (
             f"{state.processed or 0:,} events processed, lag {state.lag or 0:,}, {state.events_per_second:,.0f}/s; "
             f"{lanes}{'; ' if sinks else ''}{sinks}"
@@ -118,6 +127,9 @@ class ServiceLiveView:
             lanes=dict(self._counts),
             sinks=self._sinks(),
             latest=select_latest(self._latest.values(), rows),
+            inputs=self._app().inputs,
+            written=self._app().lanes,
+            reasons=self._reasons.counts,
             hint=self._hint,
         )
 
@@ -125,12 +137,18 @@ class ServiceLiveView:
         sinks = self._app().sinks
         return tuple(SinkRow(n, s.guarantee, s.rows, s.rejected, s.ms) for n, s in sorted(sinks.items()))
 
+    def _reasons_of(self, lane: str) -> str:
+        """Return the most frequent codes of the dead letters, in parentheses; nothing for another lane."""
+        most = self._reasons.most() if lane == DEAD_LETTERS else ""
+        return f" ({most})" if most else ""
+
     def _add(self, record: Record) -> None:
         lane = self._lanes[record.topic]
         self._counts[lane] += 1
         text = (record.value or b"").decode("utf-8", "replace")
-        if lane == "deadletters":
+        if lane == DEAD_LETTERS:
             reason = (record.header("reason") or b"").decode("utf-8", "replace")
+            self._reasons.add(record)
             text = f"{reason}: {text}"
         self._latest[lane].append(LatestRecord(record.timestamp_ms, lane, brief(text)[:_TEXT_CHARACTERS]))
 

@@ -30,13 +30,17 @@ class ExpressionReader:
         """Parse an expression and convert it to ``type_``. ``ExpressionError`` names ``path``, the entry of the
         settings.
         """
-        expr = parse(text, self._scope(), field=path, expect=None)
+        expr = self.any_value(text, path)
         coerced, hint = _coerce(expr, type_)
         if coerced is None:
             raise ExpressionError(
                 f"{type_} is needed, this is {expr.type}", field=path, text=text, length=len(text), hint=hint
             )
         return coerced
+
+    def any_value(self, text: str, path: str) -> Expr:
+        """Parse an expression of any type. ``ExpressionError`` names ``path``, the entry of the settings."""
+        return parse(text, self._scope(), field=path, expect=None)
 
     def condition(self, text: str, path: str) -> Expr:
         """Parse a condition. ``ExpressionError`` names ``path``, the entry of the settings."""

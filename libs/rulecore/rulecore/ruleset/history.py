@@ -69,6 +69,12 @@ class RuleHistory:
 def replay_log(rules: RuleSet, log: Iterable[ControlEntry]) -> RuleHistory:
     """Return the history of a log that is applied to ``rules``, usually an empty set."""
     history = RuleHistory(rules)
+    extend(history, log)
+    return history
+
+
+def extend(history: RuleHistory, log: Iterable[ControlEntry]) -> None:
+    """Add further entries of the log to its history."""
     for written in log:
         if is_stream(written.control):
             history.rules, answer = replay_stream(history.rules, written.control, history.rules.limits.record_bytes)
@@ -83,7 +89,6 @@ def replay_log(rules: RuleSet, log: Iterable[ControlEntry]) -> RuleHistory:
             history.entries.append(HistoryEntry(written, status))
             if status.subject is Subject.RULE:
                 _record_versions(history, status)
-    return history
 
 
 def _apply_list(history: RuleHistory, control: ControlRecord) -> RuleStatus:

@@ -40,6 +40,7 @@ def test_every_input_gives_a_value_or_the_documented_error() -> None:
         assert rejected > LEAST_SHARE * (values + rejected), f"{target}: hardly any input is rejected"
 
 
+@pytest.mark.slow
 def test_the_name_of_a_zone_that_does_not_exist_reads_no_folder() -> None:
     """Input 6096 of this seed names one."""
     report = run_sandboxed("tests.harness.faults.fuzz_cases", [20261126, 6096, 1])

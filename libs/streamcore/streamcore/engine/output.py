@@ -20,7 +20,7 @@ from streamcore.app import App
 from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import ConfigError
-from streamcore.kafka.delivery import CommitReceipt, OutRecord, OutRecords
+from streamcore.kafka.delivery import CommitOutcome, CommitReceipt, OutRecord, OutRecords
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.sink import RejectedRow, Sink, WriteOutcome, WriteResult
 from streamcore.wire.lane_codec import LaneRecords, group_by_lane
@@ -49,6 +49,16 @@ class CommitResult:
     lanes: Mapping[str, int]
     reasons: Mapping[str, int]
     sinks: Mapping[str, SinkReport]
+
+    @property
+    def outcome(self) -> CommitOutcome:
+        """The result of the whole cut: that of Kafka, unless it got no record; then that of the sinks."""
+        results = {sink.result for sink in self.sinks.values()}
+        if self.receipt.outcome is CommitOutcome.EMPTY and WriteOutcome.COMMITTED in results:
+            return CommitOutcome.COMMITTED
+        if self.receipt.outcome is CommitOutcome.EMPTY and WriteOutcome.SKIPPED in results:
+            return CommitOutcome.SKIPPED
+        return self.receipt.outcome
 
 
 @dataclass(slots=True)

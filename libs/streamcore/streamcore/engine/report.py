@@ -21,9 +21,10 @@ class CutReport:
     """One cut, reported after its output was committed.
 
     ``events``: decoded events, without rejected records. ``lanes``: number of records of each lane. ``reasons``: number
-    of dead letters by code. ``offsets``: the offset where the cut ends, by topic and partition. ``clock_ms``: the cut's
-    clock; ``clock_ahead_ms``: by how much it is ahead of the machine's (``CutClock``). ``watermarks``: the watermark in
-    milliseconds of each partition that has had events, by topic and partition. ``run_ms``: duration of the Spark job;
+    of dead letters by code. ``starts``, ``offsets``: the offset where the cut begins and ends, by topic and partition.
+    ``clock_ms``: the cut's clock; ``clock_ahead_ms``: by how much it is ahead of the machine's (``CutClock``).
+    ``watermarks``: the watermark in milliseconds of each partition that has had events, by topic and partition.
+    ``run_ms``: duration of the Spark job;
     ``commit_ms``: duration of writing the output. ``state_bytes``: bytes of state written. ``shards_loaded``: number of
     shards that had to read their state. ``counters``: of the operators, by operator and name. ``oversized``: number of
     records above the size limit. ``shards``: number of shards. ``latencies_ms``: for each lane that got records, the
@@ -51,11 +52,21 @@ class CutReport:
     sinks: Mapping[str, SinkReport]
     shards: int = 1
     latencies_ms: Mapping[str, int] = field(default_factory=dict)
+    starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def wall_ms(self) -> int:
         """The machine's clock when the cut was planned, in milliseconds since 1970."""
         return self.clock_ms - self.clock_ahead_ms
+
+    @property
+    def inputs(self) -> Mapping[str, int]:
+        """The number of offsets that the cut reads of each topic; with those of a producer's transaction markers."""
+        return {
+            topic: sum(end - self.starts[topic].get(partition, 0) for partition, end in partitions.items())
+            for topic, partitions in self.offsets.items()
+            if topic in self.starts
+        }
 
 
 def _ignore_failure(_: Retryable) -> None:
@@ -63,6 +74,10 @@ def _ignore_failure(_: Retryable) -> None:
 
 
 def _ignore_report(_: CutReport) -> None:
+    return None
+
+
+def _ignore_waiting(_: str) -> None:
     return None
 
 
@@ -74,8 +89,9 @@ def _ignore_progress(_: Mapping[str, object]) -> None:
 class Listeners:
     """Callbacks for the reports of an app. ``report`` is called within the cut, so it must be quick. ``progress`` gets
     Spark's metrics of a batch, some time after the batch. ``failure`` gets the error that ended the query, before the
-    query starts again."""
+    query starts again. ``waiting`` gets what a start waits for, when the wait begins."""
 
     report: Callable[[CutReport], None] = _ignore_report
     progress: Callable[[Mapping[str, object]], None] = _ignore_progress
     failure: Callable[[Retryable], None] = _ignore_failure
+    waiting: Callable[[str], None] = _ignore_waiting

@@ -212,7 +212,7 @@ class _Pass:
     def run(self) -> list[Match]:
         store = self.store
         runs = self._active(*self._runs())
-        due = np.setdiff1d(store.due(self.until_ms), runs.codes)
+        due = store.due(self.until_ms, without=runs.codes)
         runs = runs.join(_Runs(due, np.zeros_like(due), np.zeros_like(due)))
         if not len(runs.codes):
             return []

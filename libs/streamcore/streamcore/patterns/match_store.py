@@ -246,9 +246,13 @@ class MatchStore:
         """Return the codes of all runs."""
         return self._code[: self._size][self._count[: self._size] > 0]
 
-    def due(self, until_ms: int) -> Ints:
-        """Return the codes of the runs that have a deadline up to this time."""
-        return self._code[: self._size][self._wake[: self._size] <= until_ms]
+    def due(self, until_ms: int, without: Ints) -> Ints:
+        """Return the codes of the runs that have a deadline up to this time, in order, but for these codes."""
+        due = self._wake[: self._size] <= until_ms
+        if due.any() and len(without):
+            others = self.find(without)
+            due[others[others >= 0]] = False
+        return np.sort(self._code[: self._size][due])
 
     def read(self, runs: Ints) -> list[list[PartialMatch]]:
         """Return the partial matches of each run; none for run -1."""
@@ -262,11 +266,13 @@ class MatchStore:
     def read_rows(self, runs: Ints, room: int = 0) -> tuple[Ints, Ints]:
         """Return the rows of the partial matches of runs, in columns, and the index in ``runs`` of each.
 
-        There are none for run -1. ``room``: how many rows without a value follow.
+        There are none for run -1. ``room``: how many rows without a value follow at least; there are as many as rows,
+        too, for memory that is never touched costs nothing, and a larger copy does.
         """
         known = np.flatnonzero(runs >= 0)
         counts = self._count[runs[known]] if len(known) else known
-        return self._gather(expand_counts(self._start[runs[known]], counts), room), np.repeat(known, counts)
+        index = expand_counts(self._start[runs[known]], counts)
+        return self._gather(index, room + len(index) if room else 0), np.repeat(known, counts)
 
     def _gather(self, index: Ints, room: int = 0) -> Ints:
         found = np.empty((_FIELDS, len(index) + room), np.int64)
@@ -504,7 +510,9 @@ class MatchStore:
 
     def forget_keys(self) -> None:
         """Forget the keys that have no partial match; called when a cut is over."""
-        self.keys.keep(sorted_distinct(self._code[: self._size][self._count[: self._size] > 0] & _SLOT))
+        used = np.zeros(self.keys.size, bool)  # far quicker than to sort the slots of all runs
+        used[self.codes() & _SLOT] = True
+        self.keys.keep(np.flatnonzero(used))
 
     # --- loading ------------------------------------------------------------------------------------------------
 

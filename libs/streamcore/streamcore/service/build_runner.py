@@ -44,6 +44,7 @@ def build_runner(
         savepoints=settings.savepoints_root,
         registry=settings.schema_registry,
     )
+    listeners.waiting(f"Kafka at {run.kafka.bootstrap}")
     with OUTAGES.attempt(broker_dependency(run.kafka), "the first request"):
         wait_for_broker(run.kafka, _BROKER_WAIT_MS)
     check_transaction_timeout(run.kafka, run.delivery.transaction_timeout_ms)
@@ -52,5 +53,6 @@ def build_runner(
             "topic %s was compacted and now keeps everything: history before this start is not complete",
             settings.control_topic,
         )
+    listeners.waiting("the topics of the app")
     ensure_topics(run.kafka, topics_of_service(settings, app.lanes))
     return Runner(app, run, start, listeners)

@@ -34,12 +34,15 @@ from streamcore.control.channel import ControlChannel
 from streamcore.control.commands import Command, Configure, Drain, InvalidCommand, Promote, TakeSavepoint, Verify
 from streamcore.control.reporter import StatusReporter
 from streamcore.control.status import CommandResult, DriverPhase, SavepointInfo
+from streamcore.engine.lag import Lag
 from streamcore.errors import ConfigError, StreamError
 from streamcore.memory.memory_use import MemoryReader
 from streamcore.memory.memory_warning import MemoryWarning
 from streamcore.service.clock_warning import ClockWarning
 from streamcore.service.config.settings import ServiceSettings
-from streamcore.service.observers import CutListener, StartMessage, StdoutListener, combine_listeners
+from streamcore.service.cut_lines import CutLines
+from streamcore.service.lineage_hook import lineage_for, lineage_job
+from streamcore.service.observers import CutListener, StartMessage, StdoutListener, combine_listeners, ignore_waiting
 from streamcore.service.promotion import settings_for_epoch, standalone_checkpoint, take_over
 from streamcore.service.reconfigure import ActiveRunner, LiveReconfiguration
 from streamcore.service.savepoint_api import Savepoints, SavepointsFactory
@@ -49,6 +52,7 @@ from streamcore.wire import no_pandas
 
 if TYPE_CHECKING:
     from streamcore.engine.report import Listeners
+    from streamcore.lineage.reporter import LineageReporter
     from streamcore.spark.runner import Runner
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -64,11 +68,13 @@ class StartMode:
     """How the process starts.
 
     ``standby``: it owns no checkpoint until a ``Promote`` command arrives. ``restore_from``: name of the savepoint
-    whose compatibility a standby reports while it waits.
+    whose compatibility a standby reports while it waits. ``reports``: each cut is a JSON object on standard output,
+    instead of a line in the log.
     """
 
     standby: bool = False
     restore_from: str | None = None
+    reports: bool = False
 
 
 class ServiceProcess(Generic[S]):
@@ -103,6 +109,9 @@ class ServiceProcess(Generic[S]):
         self._promotion: Promote | None = None
         self._drain_ns = self._promote_ns = 0  # when the execution of each command began, in ns since 1970
         self._telemetry: TelemetryHook = NoTelemetry()
+        self._lineage: LineageReporter | None = None
+        self._reports = StdoutListener(self._lag) if mode.reports else None
+        self._waiting = ignore_waiting if self._reports is None else self._reports.waiting
         self._channel = channel
         self._reporter = StatusReporter(channel, self._dispatch)
 
@@ -156,6 +165,7 @@ class ServiceProcess(Generic[S]):
     def _run(self) -> None:
         settings = self._settings
         checkpoint = None if self._mode.standby else standalone_checkpoint(settings)
+        self._waiting("Spark's JVM, and the modules of the service")
         with Runtime(settings.app, checkpoint, settings.spark_session) as runtime, self._serving(own=False):
             make_runner = self._load()
             self._savepoints = self._savepoints_of(settings, runtime)
@@ -214,8 +224,8 @@ class ServiceProcess(Generic[S]):
     def _run_app(self, make_runner: RunnerFactory[S], runtime: Runtime) -> None:
         """Run steps 4 and 5 of the module's docstring."""
         memory = MemoryWarning(self._log, MemoryReader(self._settings.memory_limit_bytes).read)
-        with telemetry_for(self._settings) as telemetry, memory:
-            self._telemetry = telemetry
+        with telemetry_for(self._settings) as telemetry, lineage_for(self._settings) as lineage, memory:
+            self._telemetry, self._lineage = telemetry, lineage
             telemetry.watch_memory(lambda: memory.latest)
 
             def build(settings: S) -> ActiveRunner[S]:
@@ -224,9 +234,11 @@ class ServiceProcess(Generic[S]):
 
             self._changes = changes = LiveReconfiguration(self._reporter, build)
             started = StartMessage(self._settings.app, self._settings.telemetry.pages, self._log)
-            own: tuple[CutListener, ...] = (StdoutListener(), started, ClockWarning(self._log), self._reporter)
-            observers = (*own, *telemetry.observers(), changes)
-            listeners = combine_listeners(observers, self._log)
+            told = self._reports or CutLines(self._settings.app, self._log, self._lag)
+            own: tuple[CutListener, ...] = (told, started, ClockWarning(self._log), self._reporter)
+            sent = () if lineage is None else (lineage,)
+            observers = (*own, *telemetry.observers(), *sent, changes)
+            listeners = combine_listeners(observers, self._log, self._waiting)
             # 4. This process owns the checkpoint of its epoch.
             first = build(self._settings)
             changes.start(first)
@@ -254,9 +266,17 @@ class ServiceProcess(Generic[S]):
         self._current = current
         self._reporter.track_lag(current.runner.lag)
         self._telemetry.watch(current.runner.lag)
+        if self._lineage is not None:
+            self._lineage.describe(lineage_job(current.settings, current.runner.app))
+            self._telemetry.watch_lineage(self._lineage.counts)
         self._running.set()
         if self._stopping.is_set():
             current.runner.drain(finish_open_batch=self._drain_needs_savepoint)
+
+    def _lag(self) -> Lag:
+        """Return how far the app is behind its inputs, none before it runs."""
+        current = self._current
+        return Lag() if current is None else current.runner.lag()
 
     @staticmethod
     def _run_one(current: ActiveRunner[S], changes: LiveReconfiguration[S]) -> None:

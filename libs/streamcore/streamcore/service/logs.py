@@ -11,6 +11,8 @@ from typing import Literal
 
 import orjson
 
+#: The attribute of a log record with further entries of its JSON object.
+FIELDS = "headgate_fields"
 LogStyle = Literal["auto", "json", "plain"]
 
 
@@ -22,7 +24,8 @@ class _Plain(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line: ``ts`` (milliseconds), ``level``, ``service``, ``logger``, ``message``, ``error``."""
+    """One object a line: ``ts`` (milliseconds), ``level``, ``service``, ``logger``, ``message``, ``error``; of a
+    cut also its whole report as ``cut``."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -30,7 +33,7 @@ class _Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """See the class."""
-        entry = {
+        entry: dict[str, object] = {
             "ts": int(record.created * 1000),
             "level": record.levelname.lower(),
             "service": self._service,
@@ -39,7 +42,8 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(entry).decode()
+        entry |= getattr(record, FIELDS, {})
+        return orjson.dumps(entry, default=str).decode()
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

@@ -5,7 +5,8 @@ checkpoint of an epoch, ``e<epoch>`` in that of the settings. With ``--restore-f
 can go on from that savepoint (see ``requests``, ``report``). Without ``--standby`` it owns the checkpoint of the
 settings itself.
 
-One JSON object a cut goes to standard output, messages go to standard error. ``ServiceExit`` lists the exit codes.
+Messages go to standard error, with one line for each cut that has rows. With ``--reports`` one JSON object a cut goes
+to standard output instead, for a program that watches. ``ServiceExit`` lists the exit codes.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def run_service(service: ServiceDefinition[S], arguments: Sequence[str] | None =
                 "entry out where Spark has the jars"
             )
         logs.configure(name, settings.telemetry.logs)
-        mode = StartMode(parsed.standby, parsed.restore_from)
+        mode = StartMode(parsed.standby, parsed.restore_from, parsed.reports)
         channel = _channel(settings, mode, os.environ)
         ServiceProcess(name, settings, build, channel, mode, service.savepoints).run()
     except StreamError as error:
@@ -85,6 +86,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--settings", type=Path, required=True, help="YAML or JSON file with the service's settings")
     parser.add_argument("--standby", action="store_true", help="be ready, own nothing, and wait for the request to go")
     parser.add_argument("--restore-from", metavar="NAME", help="of a standby: the savepoint that it will go on from")
+    parser.add_argument(
+        "--reports", action="store_true", help="write each cut as JSON to stdout instead of as a line to the log"
+    )
     return parser
 
 

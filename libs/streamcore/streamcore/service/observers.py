@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
+from streamcore.engine.lag import Lag
 from streamcore.errors import Retryable
 from streamcore.outages import LastingWarning
 
@@ -35,11 +36,17 @@ class CutListener(Protocol):
 
 
 class StdoutListener:
-    """One JSON object a cut to standard output."""
+    """One JSON object a cut, and for what a start waits for, to standard output, for a program that watches.
+
+    ``lag``: returns how far the app is behind its inputs.
+    """
+
+    def __init__(self, lag: Callable[[], Lag] = Lag) -> None:
+        self._lag = lag
 
     def cut(self, report: CutReport) -> None:
         """See ``CutListener``."""
-        _print({"cut": dataclasses.asdict(report)})
+        _print({"cut": dataclasses.asdict(report), "lag": dataclasses.asdict(self._lag())})
 
     def progress(self, progress: Mapping[str, object]) -> None:
         """See ``CutListener``."""
@@ -47,6 +54,10 @@ class StdoutListener:
 
     def failure(self, error: Retryable) -> None:
         """See ``CutListener``: messages are the log's."""
+
+    def waiting(self, what: str) -> None:
+        """Report what the start waits for."""
+        _print({"waiting": what})
 
 
 class StartMessage:
@@ -99,8 +110,14 @@ class FailureMessages:
         self._last = text
 
 
-def combine_listeners(observers: Sequence[CutListener], log: logging.Logger) -> Listeners:
-    """All of them, in order, and the log for failures."""
+def ignore_waiting(_: str) -> None:
+    """Report nothing of what a start waits for."""
+
+
+def combine_listeners(
+    observers: Sequence[CutListener], log: logging.Logger, waiting: Callable[[str], None] = ignore_waiting
+) -> Listeners:
+    """All of them, in order, and the log for failures. ``waiting`` gets what a start waits for."""
     from streamcore.engine.report import Listeners
 
     observers = [FailureMessages(log), *observers]
@@ -117,7 +134,7 @@ def combine_listeners(observers: Sequence[CutListener], log: logging.Logger) -> 
         for observer in observers:
             observer.failure(error)
 
-    return Listeners(report, progress, failure)
+    return Listeners(report, progress, failure, waiting)
 
 
 def _print(document: Mapping[str, object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -27,6 +27,10 @@ class TelemetryHook(Protocol):
         """Set the function that returns the memory in use, None without a limit."""
         ...
 
+    def watch_lineage(self, counts: Mapping[str, int]) -> None:
+        """Set the counts of lineage events by their result, which are read at each scrape."""
+        ...
+
     def savepoint_done(self, at_ms: int) -> None:
         """Record the time of a complete savepoint, in milliseconds."""
         ...
@@ -46,6 +50,9 @@ class NoTelemetry:
         """See ``TelemetryHook``."""
 
     def watch_memory(self, memory: Callable[[], MemoryUse | None]) -> None:
+        """See ``TelemetryHook``."""
+
+    def watch_lineage(self, counts: Mapping[str, int]) -> None:
         """See ``TelemetryHook``."""
 
     def savepoint_done(self, at_ms: int) -> None:

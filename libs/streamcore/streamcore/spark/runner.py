@@ -281,14 +281,19 @@ class Runner:
             sink_hooks = SinkHooks(still_owner=lease.check)
             outputs = OutputCommitter(self.app, writer, [make(sink_hooks) for make in self.settings.sinks])
             self.root.verify()
+            self.listeners.waiting("the app's last transactions at Kafka")
             self.root.check_marker(writer.open(), epoch, MARKER_EVERY)
+            if self.settings.sinks:
+                self.listeners.waiting("the systems that the app writes rows to")
             written = outputs.open(writer_id)
             try:
                 for cut in written:
                     self._check_history(epoch, cut)
                 self._reject_rewind(epoch)
                 self._failure = None
+                self.listeners.waiting("Spark's session")
                 planner, session = self._planner(), self.runtime.session()
+                self.listeners.waiting("the first cut")
                 query = self._start(session, _Cuts(self, planner, session, outputs, epoch))
                 try:
                     self._poll_progress(query)
@@ -517,7 +522,7 @@ class _Cuts:
             CutReport(
                 batch=batch,
                 epoch=self.epoch,
-                outcome=committed.receipt.outcome,
+                outcome=committed.outcome,
                 events=max((r.events for r in rows), default=0),
                 lanes=committed.lanes,
                 reasons=committed.reasons,
@@ -535,6 +540,7 @@ class _Cuts:
                 sinks=committed.sinks,
                 shards=len(rows),
                 latencies_ms=lane_latencies(self.runner.app, committed.lanes, first_records_ms, wall_clock_ms()),
+                starts=cut.start.by_topic(),
             ),
             cut.end,
         )

@@ -394,6 +394,15 @@ METRICS = (
         lambda _totals, _lag: [(away.seconds, (away.dependency.name,)) for away in OUTAGES.unavailable()],
     ),
     MetricDefinition(
+        _COUNTER,
+        "headgate.lineage.events",
+        "",
+        "Lineage events that the server has (`sent`), attempts to send one that failed and are repeated (`failed`), "
+        "and events that the server rejects (`rejected`), which are lost.",
+        ("result",),
+        _by_name(lambda t: t.lineage),
+    ),
+    MetricDefinition(
         _GAUGE, "headgate.savepoint.age", "s", "Time since the newest savepoint was complete.", (), _savepoint_age
     ),
 )

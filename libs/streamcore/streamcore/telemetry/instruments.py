@@ -74,6 +74,10 @@ class Telemetry:
         """Set the function that returns the memory in use, None without a limit; it is called at each scrape."""
         self.totals.memory = memory
 
+    def watch_lineage(self, counts: Mapping[str, int]) -> None:
+        """Set the counts of lineage events by their result, which are read at each scrape."""
+        self.totals.lineage = counts
+
     def savepoint_done(self, at_ms: int) -> None:
         """Record a complete savepoint. ``at_ms``: its time in epoch milliseconds."""
         self.totals.savepoint_at_ms = at_ms

@@ -38,7 +38,7 @@ class MetricTotals:
     from storage. ``counters``: counters of operators and rules. ``busy_us``, ``waiting_us``: microseconds of each step
     of a topology. ``duplicates``: by stream and ``same`` or ``other`` content. ``event_ids``, ``event_id_bytes``: what
     the deduplication of a stream remembers. ``batch``: -1 before the first cut. ``memory``: reads the memory in use,
-    None without a limit.
+    None without a limit. ``lineage``: events of OpenLineage by their result.
     """
 
     events: int = 0
@@ -76,6 +76,7 @@ class MetricTotals:
     clock_ahead_ms: int = 0
     savepoint_at_ms: int | None = None
     memory: Callable[[], MemoryUse | None] = _no_memory
+    lineage: Mapping[str, int] = field(default_factory=dict)
 
     def add(self, report: CutReport) -> None:
         """Add the counters of a cut, and set the gauges to its values."""

@@ -129,19 +129,35 @@ class JoinedStream:
         deleted: str | None = None,
         right_deleted: str | None = None,
         order: tuple[str, ...] = (),
+        right_order: tuple[str, ...] | None = None,
+        keeps: tuple[str, ...] = (),
+        right_keeps: tuple[str, ...] = (),
         refresh_ms: Duration = 0,
         name: str = "",
     ) -> Stream:
         """Join two changing tables by key, whenever one of them changes (``streamcore.operators.joins.latest``).
 
         The current row of the left table is its latest change by event time and the columns ``order``; of the right
-        table, the last that arrived. ``deleted``, ``right_deleted``: boolean columns of changes that delete their key.
-        ``refresh_ms``: the minimum pause, by the clock, between rows of a key for changes of the right table alone.
+        table, the last that arrived, or with ``right_order`` the latest, too. ``deleted``, ``right_deleted``: boolean
+        columns of changes that delete their key. ``keeps``, ``right_keeps``: columns that keep their value where a
+        change has null. ``refresh_ms``: the minimum pause, by the clock, between rows of a key for changes of the right
+        table alone.
         """
         from streamcore.operators.joins import TableTableJoin, TableTableSpec
 
         pause_ms = duration_ms("refresh_ms", refresh_ms)
-        spec = TableTableSpec(self.keys, deleted, right_deleted, order, pause_ms, self.suffix, self.max_rows)
+        spec = TableTableSpec(
+            self.keys,
+            deleted,
+            right_deleted,
+            order,
+            pause_ms,
+            self.suffix,
+            self.max_rows,
+            right_order,
+            keeps,
+            right_keeps,
+        )
         return self.operate(name, "latest of both", partial(TableTableJoin, spec, *self._schemas))
 
     def window(self, assigner: Assigner, *, allowed_lateness_ms: Duration = 0) -> WindowedJoin:

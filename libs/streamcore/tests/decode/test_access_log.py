@@ -100,6 +100,23 @@ def test_the_examples_of_the_apache_manual_parse(make_format: MakeFormat) -> Non
 
 
 @pytest.mark.parametrize(
+    ("record", "place"),
+    [
+        (b"", "from character 0 on it has no remote_host"),
+        (HEAD, f"from character {len(HEAD)} on it has no request"),
+        (APACHE_COMMON, f"from character {len(APACHE_COMMON)} on it has no referer"),
+        (APACHE[:-1], "on it has no agent"),
+        (APACHE + b" ", f"at character {len(APACHE)}, after agent, it does not end"),
+    ],
+)
+def test_a_line_that_is_none_of_a_log_is_rejected_with_the_place_where_it_breaks(
+    make_format: MakeFormat, record: bytes, place: str
+) -> None:
+    (reason,) = make_format(SCHEMA, COMBINED).agree([record]).dead.column("reason").to_pylist()
+    assert reason.endswith(place)
+
+
+@pytest.mark.parametrize(
     ("request_line", "found"),
     [
         (b"GET /a?b=c?d HTTP/2", ("GET", "/a", "b=c?d", "HTTP/2")),

@@ -226,6 +226,7 @@ def test_a_single_column_decodes(make_format: MakeFormat) -> None:
     assert both.agree([b"1", b"", b'"2"', b"\n", b" "]).events.column("ts").to_pylist() == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_record_of_twenty_megabytes_is_one_dead_letter(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, Csv(), limits=DecodeLimits())
     decoded = both.agree([GOOD, b"," * 20_000_000, GOOD])

@@ -209,6 +209,7 @@ LIST_AVRO = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 20], ids=["reference", "walk"])
 def test_counts_of_avro_that_cannot_be_are_dead_letters_and_others_are_not(count: int) -> None:
     many, too_many, lowest = zigzag(65_536), zigzag(65_537), b"\xff" * 9 + b"\x01"

@@ -18,6 +18,7 @@ from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.output import OutputCommitter
 from streamcore.errors import ConfigError, Retryable
+from streamcore.kafka.delivery import CommitOutcome
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.readers import Record as Read
 from streamcore.kafka.readers import read_topic
@@ -137,6 +138,15 @@ def test_rows_go_to_their_sink_in_the_order_of_the_shards_and_records_to_their_t
     assert committed.sinks["list"].rows == 3
     assert sorted(_values(kafka, outputs, "copies", 3)) == [b'{"id":1}', b'{"id":2}', b'{"id":3}']
     assert _values(kafka, outputs, "deadletters", 2) == [b"bad", b"bad"]
+
+
+@pytest.mark.kafka
+def test_the_outcome_of_a_cut_whose_only_output_goes_to_sinks_is_that_of_the_sinks(make: Make) -> None:
+    outputs = make(ListSink())
+    rows = pl.DataFrame({"id": [1], "__event_ms": [0]}, schema={"id": pl.Int64, "__event_ms": pl.Int64})
+    blob = encode_records([], [LaneRows("rows", (), rows, whole=True).batch()])
+    outcomes = [outputs.commit(cut_id(batch), blobs).outcome for batch, blobs in ((0, [blob]), (0, [blob]), (1, []))]
+    assert outcomes == [CommitOutcome.COMMITTED, CommitOutcome.SKIPPED, CommitOutcome.EMPTY]
 
 
 @pytest.mark.kafka

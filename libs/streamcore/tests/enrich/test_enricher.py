@@ -217,6 +217,7 @@ def test_failing_calls_take_no_more_of_a_frame_than_their_budget_and_the_others_
     assert enrich.metrics()["not_asked"] > 0
 
 
+@pytest.mark.slow
 def test_without_a_budget_the_same_frame_waits_for_each_hanging_key(enrich: Enrich) -> None:
     """The protection off."""
     enrich.configure(timeout_ms=SHORT_MS, retries=QUICK, concurrency=4, failure_budget_ms=LONG_MS)

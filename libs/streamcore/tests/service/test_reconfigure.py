@@ -196,6 +196,7 @@ OTHER: dict[str, object] = {
     "java_options": ["-Dx=1"],
     "spark": {"a": "b"},
     "telemetry": {"logs": "json"},
+    "lineage": {"url": "http://marquez:5000"},
     "executors": {"count": 2},
     "savepoints": "/elsewhere",
     "restore": {"drop": ["x"]},
@@ -221,5 +222,5 @@ def test_exactly_the_settings_of_the_session_need_another_process(name: str) -> 
 
 DECIDED = {
     *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
-    *("executors", "telemetry", "spark", "memory_limit_bytes"),
+    *("executors", "telemetry", "lineage", "spark", "memory_limit_bytes"),
 }

@@ -95,11 +95,17 @@ def value(samples: dict[str, float], name: str, *labels: str) -> float:
     return found
 
 
+def watch(telemetry: Telemetry) -> None:
+    """Set what the metrics read at each scrape."""
+    telemetry.watch(lambda: Lag(42, 1_500, 7))
+    telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
+    telemetry.watch_lineage({"sent": 5, "failed": 2})
+
+
 def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     port = free_port()
     with Telemetry(TelemetrySettings("shop", port)) as telemetry:
-        telemetry.watch(lambda: Lag(42, 1_500, 7))
-        telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
+        watch(telemetry)
         for batch in range(3):
             telemetry.cut(cut(batch))
         telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
@@ -145,7 +151,8 @@ def test_prometheus_can_scrape_the_metrics_of_cuts() -> None:
     assert value(samples, "headgate_memory_limit_bytes") == 1_000
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2
     assert value(samples, "headgate_sink_rejected_total", 'sink="postgres"') == 3
-    assert value(samples, "headgate_restarts_total") == 1
+    results = [value(samples, "headgate_lineage_events_total", f'result="{name}"') for name in ("sent", "failed")]
+    assert [value(samples, "headgate_restarts_total"), *results] == [1, 5, 2]
     assert value(samples, "headgate_cut_duration_seconds_count", 'phase="run"') == 3
     assert value(samples, "headgate_cut_duration_seconds_sum", 'phase="spark triggerExecution"') == 0.25
     assert value(samples, "headgate_lane_latency_seconds_count", 'lane="alerts"') == 3

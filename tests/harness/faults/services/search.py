@@ -12,8 +12,9 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
+from tests.harness.apps.search_app import shop_streams
 from tests.harness.faults.services.servers import OpenSearch
-from tests.harness.faults.services.trial import LINES, ROOT, Input, ServicePlan, ServiceScene, with_garbage
+from tests.harness.faults.services.trial import LINES, Input, ServicePlan, ServiceScene, with_garbage
 from tests.harness.oracles.retail_search import DISORDER_MS, SPANS, Oracle, Row
 
 _ALIAS = "retail-products"
@@ -48,8 +49,7 @@ def plan_search(name: str, server: EmbeddedOpenSearch) -> ServicePlan:
     output = SearchOutput(node, Oracle(LINES))
     index = {"alias": _ALIAS, "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
     settings: dict[str, object] = {
-        "products": _stream("products", name),
-        "events": _stream("shop", name),
+        **shop_streams(f"{name}.products", f"{name}.shop"),
         "max_out_of_orderness_ms": DISORDER_MS,
         "spans": [{"name": span, "span_ms": length, "step_ms": step} for span, length, step in SPANS],
         "refresh_ms": 700,
@@ -57,10 +57,6 @@ def plan_search(name: str, server: EmbeddedOpenSearch) -> ServicePlan:
     }
     records = with_garbage([*_records(output.oracle.order)])
     return ServicePlan(("headgate_search",), settings, records, server, output.check)
-
-
-def _stream(stream: str, name: str) -> dict[str, object]:
-    return {"schema_file": str(ROOT / "streams" / f"{stream}.yaml"), "topic": f"{name}.{stream}"}
 
 
 def _records(order: list[int]) -> Iterator[Input]:

@@ -15,8 +15,9 @@ column.
 from __future__ import annotations
 
 import enum
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,8 +42,9 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _MONTH = "|".join(_MONTHS)
 _WORD = r"[^ \x00-\x1f]+"
 _QUOTED = r'"((?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+)"'
-_COMMON = rf"({_WORD}) ({_WORD}) ({_WORD}) \[([^\]\x00-\x1f]*)\] {_QUOTED} ([0-9]{{3}}|-) ([0-9]+|-)"
-_COMBINED = rf"{_COMMON} {_QUOTED} {_QUOTED}"
+_TIME_CELL = r"\[([^\]\x00-\x1f]*)\]"
+_COMMON = (f"({_WORD})", f" ({_WORD})", f" ({_WORD})", f" {_TIME_CELL}", f" {_QUOTED}", " ([0-9]{3}|-)", " ([0-9]+|-)")
+_COMBINED = (*_COMMON, f" {_QUOTED}", f" {_QUOTED}")
 _REQUEST_TIME = r" ([0-9]+(?:\.[0-9]+)?|-)"
 _TIME = re.compile(
     rf"([0-9]{{2}})/({_MONTH})/([0-9]{{4}}):([0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}) ([+-][0-9]{{2}})([0-9]{{2}})"
@@ -79,16 +81,35 @@ class LogLines:
         """Return the cells of one line, by field; raise ``RecordError``."""
         match = self._reference_pattern.fullmatch(line)
         if match is None:
-            raise RecordError(RejectCode.NOT_A_LOG_LINE, f"found {show(line)}; accepted is {self.record_name}")
-        names = [n for n in log_columns(self.layout, request_time=self.request_time) if n not in _IN_REQUEST]
-        columns = {name: _unescape(text) for name, text in zip(names, match.groups(), strict=True)}
+            reason = f"found {show(line)}; accepted is {self.record_name}; {self._describe_break(line)}"
+            raise RecordError(RejectCode.NOT_A_LOG_LINE, reason)
+        columns = {name: _unescape(text) for name, text in zip(self._cells, match.groups(), strict=True)}
         columns |= _split_request(columns["request"])
         return {f: _read_time(f, columns[c]) if f in self.times else columns[c] for f, c in self.fields.items()}
 
+    def _describe_break(self, line: str) -> str:
+        """Say at which character a line that does not match breaks, and what is needed there."""
+        read = 0
+        for name, pattern in zip(self._cells, itertools.accumulate(self._cell_patterns), strict=True):
+            match = re.match(pattern, line)
+            if match is None:
+                return f"from character {read} on it has no {name}"
+            read = match.end()
+        return f"at character {read}, after {self._cells[-1]}, it does not end"
+
+    @cached_property
+    def _cells(self) -> Sequence[str]:
+        """The columns that a line has cells of, in order."""
+        return [n for n in log_columns(self.layout, request_time=self.request_time) if n not in _IN_REQUEST]
+
+    @cached_property
+    def _cell_patterns(self) -> Sequence[str]:
+        body = _COMBINED if self.layout is LogLayout.COMBINED else _COMMON
+        return (*body, _REQUEST_TIME) if self.request_time else body
+
     @cached_property
     def _reference_pattern(self) -> re.Pattern[str]:
-        body = _COMBINED if self.layout is LogLayout.COMBINED else _COMMON
-        return re.compile(body + (_REQUEST_TIME if self.request_time else ""))
+        return re.compile("".join(self._cell_patterns))
 
     def split_lines(self, lines: pl.Series) -> SplitLines:
         """See ``LineFormat``. Lines without a backslash match if their request is ``METHOD TARGET PROTOCOL``."""

@@ -16,6 +16,8 @@ Consequences:
 - The operator emits at most one row per key and cut, and none if the totals of the key are unchanged after the cut.
 - For each span the operator adds a row once and subtracts it once, however many steps the span has. So it accepts only
   aggregates with an exact inverse: counts, sums and means of whole numbers and decimals.
+
+A span may also be a half-life (``decayed``): then rows count the less the older they are.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from streamcore.columnar.key_slots import KeySlots
 from streamcore.errors import ConfigError
 from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
 from streamcore.operators.failures import FAILED, FAILED_PANE
+from streamcore.operators.rolling.decayed import DecayedSpan, DecayedTotals
 from streamcore.operators.rolling.totals import RollingSpan, RollingTotals
 from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, check_aggregate, take_rows
 from streamcore.schema import EVENT_MS
@@ -91,7 +94,10 @@ class Rolling:
 
     def _reset(self) -> None:
         self.keys = KeySlots({name: self._schema[name] for name in self.spec.keys})
-        self.totals = [RollingTotals(span, self.keys, self._bundle) for span in self.spec.spans]
+        self.totals = [
+            (DecayedTotals if isinstance(span, DecayedSpan) else RollingTotals)(span, self.keys, self._bundle)
+            for span in self.spec.spans
+        ]
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         (rows,) = inputs
@@ -117,7 +123,7 @@ class Rolling:
         rows, late = self._split(rows, time.watermark_ms)
         key_slots = self.keys.assign(rows)
         touched = self._touched_key_slots(key_slots, time)
-        before = [totals.totals_for(touched) for totals in self.totals]
+        before = [totals.results_for(touched) for totals in self.totals]
         changed_ms = self._add_and_expire(rows, key_slots, time)
         main = self._changed_totals(touched, before, np.maximum(changed_ms[touched], time.watermark_ms))
         return {MAIN: main, LATE: late}
@@ -126,7 +132,7 @@ class Rolling:
     def _empty_ports(self) -> Ports:
         """Return the ports of a cut without changes: empty frames."""
         no_rows = pl.DataFrame(schema={**self._schema, EVENT_MS: pl.Int64()})
-        before = [totals.totals_for(_NO_NUMBERS) for totals in self.totals]
+        before = [totals.results_for(_NO_NUMBERS) for totals in self.totals]
         return {
             MAIN: self._changed_totals(_NO_NUMBERS, before, _NO_NUMBERS),
             LATE: self._split(no_rows, NO_WATERMARK)[1],
@@ -178,7 +184,7 @@ class Rolling:
 
         ``before`` and ``times``: the earlier totals of each span, and the event times of the output, for ``touched``.
         """
-        after = [totals.totals_for(touched) for totals in self.totals]
+        after = [totals.results_for(touched) for totals in self.totals]
         changed = np.zeros(len(touched), dtype=bool)
         for old, new in zip(before, after, strict=True):
             for name, values in new.items():
@@ -188,7 +194,7 @@ class Rolling:
         columns: list[pl.Series] = []
         failures: list[pl.Series] = []
         for totals, partials in zip(self.totals, after, strict=True):
-            series = self._bundle.values(take_rows(partials, changed_rows))
+            series = totals.series(take_rows(partials, changed_rows))
             columns += [s.alias(f"{s.name}_{totals.span.name}") for s in series[: len(self.spec.aggregates)]]
             failures += series[len(self.spec.aggregates) :]
         if failures:

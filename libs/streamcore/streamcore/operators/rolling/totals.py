@@ -68,6 +68,14 @@ class RollingTotals:
         self._reserve()
         return take_rows(self._totals, key_slots)
 
+    def results_for(self, key_slots: Ints) -> Columns:
+        """Return what is emitted for these key slots, before ``series``: by default the totals."""
+        return self.totals_for(key_slots)
+
+    def series(self, results: Columns) -> list[pl.Series]:
+        """Return the values of ``results_for`` as columns, then those that tell why the user's code failed."""
+        return self.aggregate_set.values(results)
+
     def expiring_key_slots(self, watermark_ms: int) -> Ints:
         """Return the key slots with rows that expire at this watermark; a key slot can be repeated."""
         numbers = self.slices.before(self.span.first_live_step(watermark_ms))

@@ -16,6 +16,7 @@ from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from streamcore.limits import MAX_EVENT_IDS, MAX_RECORD_VALUES, Limits, StateSettings
+from streamcore.lineage import LineageSettings
 from streamcore.offsets import PLACE_PATTERN
 from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.service.config.documents import Document, NotNegative, Positive
@@ -28,7 +29,7 @@ from streamcore.watermark import WatermarkStrategy
 #: Settings that a running process cannot change.
 _FIXED = (
     *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
-    *("executors", "telemetry", "spark", "memory_limit_bytes"),
+    *("executors", "telemetry", "lineage", "spark", "memory_limit_bytes"),
 )
 
 
@@ -217,6 +218,10 @@ class ServiceSettings(Document):
         Field(description="Executor pods; without it the driver does all work."),
     ] = None
     telemetry: Annotated[TelemetryDocument, Field(description="Metrics, traces and logs.")] = TelemetryDocument()
+    lineage: Annotated[
+        LineageSettings | None,
+        Field(description="Where lineage is sent as OpenLineage events; without it none is."),
+    ] = None
     spark: Annotated[dict[str, str], Field(description="Further settings of Spark, by name.")] = Field(
         default_factory=dict
     )

@@ -27,7 +27,10 @@ class TelemetryDocument(Document):
     ] = None
     logs: Annotated[
         Literal["auto", "json", "plain"],
-        Field(description="Format of log messages: json for one object a line, plain for people, auto for plain."),
+        Field(
+            description="Format of log messages: json for one object a line, also of each cut with rows; plain for "
+            "people; auto for plain."
+        ),
     ] = "auto"
 
     @property

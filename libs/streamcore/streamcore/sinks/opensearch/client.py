@@ -159,7 +159,7 @@ def _error_reason(error: Any) -> tuple[str, str]:
     """Return the server's error type and message; type ``error`` if the response, for example of a proxy, has none."""
     body = error.info.get("error") if isinstance(error.info, dict) else None
     if isinstance(body, dict):
-        return str(body.get("type", "error")), str(body.get("reason", ""))
+        return str(body.get("type", "error")), _reason_with_cause(body)
     return "error", str(body or error.error)[:300]
 
 
@@ -172,9 +172,16 @@ def _item(answer: Mapping[str, Any]) -> BulkItem:
     error = answer.get("error")
     if error is None:
         return BulkItem(answer["status"], "", "")
-    cause = error.get("caused_by", {}).get("reason")
-    reason = error.get("reason", "")
-    return BulkItem(answer["status"], error["type"], reason if cause is None else f"{reason}: {cause}")
+    return BulkItem(answer["status"], error["type"], _reason_with_cause(error))
+
+
+def _reason_with_cause(error: Mapping[str, Any]) -> str:
+    """Return the reason of an error, and that of its innermost cause, which names what is wrong."""
+    cause = error
+    while isinstance(inner := cause.get("caused_by"), dict):
+        cause = inner
+    reason, innermost = str(error.get("reason", "")), cause.get("reason")
+    return reason if cause is error or innermost is None else f"{reason}: {innermost}"
 
 
 class _JsonSerializer:

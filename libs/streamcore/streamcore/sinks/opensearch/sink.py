@@ -48,7 +48,8 @@ from streamcore.sinks.opensearch.retries import RequestRetries
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
 from streamcore.sinks.sink import Guarantee, RejectedRow, SinkHooks, WriteOutcome, WriteResult
 
-_MIN_VERSION = 2
+#: The oldest versions whose protocol the sink speaks, by the name of the server.
+_MIN_VERSIONS = {"opensearch": (2, 0), "elasticsearch": (7, 10)}
 #: Time-out of the requests of a cut without rows, which must not wait long for a server that hangs.
 _QUICK_TIMEOUT_MS = 1_000
 
@@ -220,10 +221,13 @@ def _names(live: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
 def _check_server(client: SearchClient) -> None:
     version = client.request("GET", "/").get("version", {})
     number = str(version.get("number", "0"))
-    if version.get("distribution") != "opensearch" or int(number.split(".", maxsplit=1)[0]) < _MIN_VERSION:
+    # Elasticsearch names no distribution; from version 7.14 on its answers name the product.
+    name = str(version.get("distribution", "elasticsearch" if "build_flavor" in version else "no distribution"))
+    needed = _MIN_VERSIONS.get(name)
+    if needed is None or tuple(int(part) for part in number.split(".")[:2]) < needed:
         raise ConfigError(
-            f"opensearch: the server reports {version.get('distribution', 'no distribution')} {number}; "
-            f"this sink needs OpenSearch {_MIN_VERSION} or later"
+            f"opensearch: the server reports {name} {number}; this sink needs OpenSearch 2, or Elasticsearch 7.10, or "
+            "a later version"
         )
 
 
@@ -235,5 +239,9 @@ def _check_columns(settings: OpenSearchSettings, columns: Mapping[str, pa.Schema
         wanted = [*spec.id, *([spec.deleted] if spec.deleted is not None else [])]
         if missing := [name for name in wanted if name not in names]:
             raise ConfigError(f"sink {settings.name}: lane {lane} has no column {missing[0]!r}; it has {names}")
+        if unknown := [name for name in spec.properties if name not in names]:
+            raise ConfigError(
+                f"sink {settings.name}: lane {lane}: properties: there is no column {unknown[0]!r}; it has {names}"
+            )
         if spec.deleted is not None and not pa.types.is_boolean(columns[lane].field(spec.deleted).type):
             raise ConfigError(f"sink {settings.name}: lane {lane}: column {spec.deleted!r} must be boolean")

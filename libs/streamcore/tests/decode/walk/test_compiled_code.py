@@ -57,6 +57,7 @@ def run(code: str, *arguments: Path) -> tuple[Sequence[str], str]:
     return done.stdout.split(), done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_only_plans_loads_no_compiler() -> None:
     code = f"{DECODE}\nimport sys\nimport rulecore.testing.in_process\nprint('numba' in sys.modules)"
     assert run(code)[0] == ["False"]
@@ -77,6 +78,7 @@ def test_without_prepared_code_a_process_compiles_says_so_and_keeps_the_code(tmp
     assert run(FOLDER + READ_ONLY + SMALL, folder) == ([], "")
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_stops_no_process(tmp_path: Path) -> None:
     compiled, log = run(FOLDER + READ_ONLY + SMALL, tmp_path / "compiled")
     assert compiled == ["double"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from headgate.local.servers.opensearch import EmbeddedOpenSearch
-from tests.harness.servers.search_index import SearchIndex, index_on
+from tests.harness.servers.search_index import SearchIndex, index_at
+
+#: The address of an Elasticsearch: the tests run on it, instead of the shared OpenSearch, if it is set.
+ELASTICSEARCH = "HEADGATE_ELASTICSEARCH_URL"
 
 
 @pytest.fixture
-def search_index(opensearch: EmbeddedOpenSearch) -> Iterator[SearchIndex]:
+def search_index(request: pytest.FixtureRequest) -> Iterator[SearchIndex]:
     """On the shared server; its indexes are deleted with the test."""
-    one = index_on(opensearch)
+    url = os.environ.get(ELASTICSEARCH) or request.getfixturevalue("opensearch").url
+    one = index_at(url)
     yield one
     one.ask("DELETE", f"/{one.alias}-0*")

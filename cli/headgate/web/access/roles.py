@@ -1,0 +1,73 @@
+"""Roles, and the role that each route needs. A route without an entry is refused, and a test names it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class Role(enum.StrEnum):
+    """What a person may do. ``viewer`` < ``author`` < ``publisher`` < ``approver``; ``operator`` beside them does what
+    changes no rule (replays, savepoints); ``admin`` may all."""
+
+    VIEWER = "viewer"
+    AUTHOR = "author"
+    PUBLISHER = "publisher"
+    APPROVER = "approver"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def includes(self, needed: Role) -> bool:
+        """Return whether a person with this role may do what needs the other."""
+        return needed in _INCLUDED[self]
+
+
+_LADDER: Final = (Role.VIEWER, Role.AUTHOR, Role.PUBLISHER, Role.APPROVER)
+_INCLUDED: Final = {
+    **{role: frozenset(_LADDER[: number + 1]) for number, role in enumerate(_LADDER)},
+    Role.OPERATOR: frozenset({Role.VIEWER, Role.OPERATOR}),
+    Role.ADMIN: frozenset(Role),
+}
+_APP, _RULE = "/apps/{app}", "/apps/{app}/rules/{rule}"
+_API = "/api/v1"
+
+#: The role that each route needs, by method and path.
+ROUTES: Final = {
+    ("GET", "/"): Role.VIEWER,
+    ("GET", "/components"): Role.VIEWER,
+    ("GET", _APP): Role.VIEWER,
+    ("GET", f"{_APP}/rules"): Role.VIEWER,
+    ("GET", f"{_APP}/new-rule"): Role.AUTHOR,
+    ("POST", f"{_APP}/new-rule"): Role.AUTHOR,
+    ("GET", _RULE): Role.VIEWER,
+    ("POST", f"{_RULE}/edit"): Role.AUTHOR,
+    ("POST", f"{_RULE}/publish"): Role.PUBLISHER,
+    ("POST", f"{_RULE}/mode"): Role.PUBLISHER,
+    ("POST", f"{_RULE}/rollback"): Role.PUBLISHER,
+    ("GET", f"{_APP}/alerts"): Role.VIEWER,
+    ("GET", f"{_APP}/alerts/{{alert}}"): Role.VIEWER,
+    ("GET", f"{_APP}/dead-letters"): Role.VIEWER,
+    ("GET", f"{_APP}/dead-letters/{{partition}}/{{offset}}"): Role.VIEWER,
+    ("GET", f"{_API}/openapi.json"): Role.VIEWER,
+    ("GET", f"{_API}/apps"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/rules"): Role.VIEWER,
+    ("POST", f"{_API}{_APP}/rule-checks"): Role.AUTHOR,
+    ("GET", f"{_API}{_RULE}"): Role.VIEWER,
+    ("PUT", f"{_API}{_RULE}"): Role.PUBLISHER,
+    ("POST", f"{_API}{_RULE}/mode"): Role.PUBLISHER,
+    ("POST", f"{_API}{_RULE}/rollback"): Role.PUBLISHER,
+    ("GET", f"{_API}{_RULE}/versions"): Role.VIEWER,
+    ("GET", f"{_API}{_RULE}/versions/{{version}}"): Role.VIEWER,
+    ("GET", f"{_API}{_RULE}/tests"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/history"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/releases"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/lists"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/streams"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/alerts"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/alerts/live"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/alerts/{{alert}}"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/explanation"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/dead-letters"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/dead-letters/{{partition}}/{{offset}}"): Role.VIEWER,
+}

@@ -1,0 +1,76 @@
+"""Apps: how they are, their history, releases, lists and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from headgate.web.context import TheApp, TheConsole
+from headgate.web.state.overview import read_app
+from headgate.web.state.rule_views import list_changes, list_lists, list_streams
+from headgate.web.state.values import AppValue, ChangePage, ListValue, StreamValue
+
+ROUTER = APIRouter(prefix="/api/v1/apps", tags=["apps"])
+Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
+Before = Annotated[int | None, Query(ge=0, description="`next` of the page before.")]
+
+
+@ROUTER.get("")
+def list_apps(console: TheConsole) -> tuple[str, ...]:
+    """List the apps that the console shows."""
+    return tuple(console.apps)
+
+
+@ROUTER.get("/{app}")
+def read_the_app(app: TheApp) -> AppValue:
+    """Return an app at a glance: its process and lag, its figures, and what needs a person."""
+    return read_app(app.snapshot(), app.app.settings, app.rate, app.letters)
+
+
+@ROUTER.get("/{app}/history")
+def list_history(
+    app: TheApp,
+    console: TheConsole,
+    rule: Annotated[str, Query(description="Only changes of this rule.")] = "",
+    cursor: Before = None,
+    limit: Limit = 100,
+) -> ChangePage:
+    """List the changes of the control topic, the newest first, with the app's answer to each."""
+    return _page(app, console.rows(limit), cursor, lambda subject, name: not rule or (subject, name) == ("rule", rule))
+
+
+@ROUTER.get("/{app}/releases")
+def list_releases(app: TheApp, console: TheConsole, cursor: Before = None, limit: Limit = 100) -> ChangePage:
+    """List the releases, the newest first."""
+    return _page(app, console.rows(limit), cursor, lambda subject, _: subject == "release")
+
+
+@ROUTER.get("/{app}/lists")
+def list_the_lists(app: TheApp) -> tuple[ListValue, ...]:
+    """List the lists that were published to an app."""
+    return tuple(list_lists(app.snapshot()))
+
+
+@ROUTER.get("/{app}/streams")
+def list_the_streams(app: TheApp) -> tuple[StreamValue, ...]:
+    """List the streams that rules of the app may read."""
+    return tuple(list_streams(app.snapshot()))
+
+
+def _page(app: TheApp, limit: int, cursor: int | None, wanted: Callable[[str, str], bool]) -> ChangePage:
+    """Return a page of the changes whose subject and name are wanted. The cursor is an offset of the control topic;
+    the changes of one record are on one page."""
+    left = (
+        one
+        for one in list_changes(app.snapshot())
+        if (cursor is None or one.offset < cursor) and wanted(one.subject, one.name)
+    )
+    shown = [*islice(left, limit)]
+    following = next(left, None)
+    while following is not None and shown and following.offset == shown[-1].offset:
+        shown.append(following)
+        following = next(left, None)
+    return ChangePage(changes=tuple(shown), next=None if following is None else str(shown[-1].offset))

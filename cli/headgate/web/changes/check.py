@@ -1,0 +1,126 @@
+"""Checks the text of one rule against an app: its mistakes with their places, its cost, its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+
+from headgate.web.problems import Place, ProblemCode, RequestError
+from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.values import TestValue, Value
+from rulecore.check import CheckReport, check_rules
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.loading import LoadedRule, load_text
+from rulecore.documents.rule import Rule
+from rulecore.documents.yaml_reader import Problem
+from rulecore.lists.snapshots import control_records
+from rulecore.lists.store import ListStore
+from rulecore.ruleset.ruleset import RuleSet
+
+FILE = "rule"
+
+
+class CheckValue(Value):
+    """The result of a check."""
+
+    rule: Annotated[str | None, Field(description="Id of the rule; null if it cannot be read.")]
+    version: Annotated[int | None, Field(description="Its version.")]
+    problems: Annotated[tuple[Place, ...], Field(description="Mistakes; with one, the rule is not published.")]
+    warnings: Annotated[tuple[Place, ...], Field(description="What its author should read.")]
+    cost: Annotated[str | None, Field(description="What the rule is expected to cost.")]
+    cheap: Annotated[bool | None, Field(description="Whether that is little.")]
+    tests: Annotated[tuple[TestValue, ...], Field(description="The results of its tests, with the code of production.")]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRule:
+    """A rule text with the report of its check. ``problems``: those of the text too. ``places``: lines of the tests."""
+
+    loaded: LoadedRule | None
+    report: CheckReport
+    problems: tuple[Problem, ...]
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule; None if it cannot be read."""
+        return None if self.loaded is None else self.loaded.rule
+
+    @property
+    def compiled(self) -> CompiledRule | None:
+        """The compiled rule; None if it has problems."""
+        return next(iter(self.report.rules), None)
+
+    def require(self) -> Rule:
+        """Return the rule. ``RequestError`` with the places of its mistakes if it has any."""
+        if self.problems or self.rule is None:
+            places = [Place.of(problem) for problem in self.problems]
+            count = "a mistake" if len(places) == 1 else f"{len(places)} mistakes"
+            raise RequestError(422, ProblemCode.INVALID_RULE, f"the rule has {count}; nothing was published", places)
+        return self.rule
+
+
+def check_text(snapshot: Snapshot, text: str) -> CheckedRule:
+    """Check the text of one rule against the streams, lists and other rules of an app."""
+    documents, problems = load_text(text, FILE)
+    faults = [*problems]
+    if len(documents) != 1 and not problems:
+        place = documents[1].document.place(()) if documents else None
+        faults.append(_problem(f"one rule is needed; there are {len(documents)}", place))
+    rules = snapshot.history.rules
+    report = check_rules(documents[:1], rules.streams, rules.limits, rules.lists)
+    found = tuple(sorted([*faults, *report.problems]))
+    return CheckedRule(documents[0] if documents else None, report, found)
+
+
+def _problem(message: str, place: object) -> Problem:
+    from rulecore.documents.yaml_reader import SourceLocation
+
+    return Problem(FILE, place if isinstance(place, SourceLocation) else SourceLocation(1, 1), "", message)
+
+
+def as_value(checked: CheckedRule, tests: tuple[TestValue, ...]) -> CheckValue:
+    """Return the result of a check as a value."""
+    rule, cost = checked.rule, next(iter(checked.report.costs), None)
+    return CheckValue(
+        rule=None if rule is None else rule.id,
+        version=None if rule is None else rule.version,
+        problems=tuple(Place.of(problem) for problem in checked.problems),
+        warnings=tuple(Place.of(problem) for problem in checked.report.warnings),
+        cost=None if cost is None else cost.note,
+        cheap=None if cost is None else cost.cheap,
+        tests=tests,
+    )
+
+
+def run_tests(snapshot: Snapshot, rule: Rule, loaded: LoadedRule | None = None) -> tuple[TestValue, ...]:
+    """Run the tests of a rule with the kernel, in this process. ``loaded``: its text, for the lines of the tests."""
+    from rulecore.testing.in_process import run_in_process
+    from rulecore.testing.rule_tests import run_tests as run
+
+    rules = snapshot.history.rules
+    results = run(
+        rule, rules.streams, partial(run_in_process, lists=_list_records(snapshot, rules)), _others(rules, rule)
+    )
+    return tuple(
+        TestValue(
+            name=result.test,
+            passed=result.passed,
+            diff=result.diff,
+            line=None if loaded is None else loaded.document.place(("tests", number)).line,
+        )
+        for number, result in enumerate(results)
+    )
+
+
+def _others(rules: RuleSet, rule: Rule) -> list[Rule]:
+    wanted: Mapping[str, object] = rule.score.of if rule.score is not None else {}
+    return [found.rule for name in wanted if (found := rules.live(name)) is not None]
+
+
+def _list_records(snapshot: Snapshot, rules: RuleSet) -> list[tuple[str, bytes]]:
+    lists: ListStore = snapshot.history.lists
+    return [*control_records(lists, ())] if rules.lists else []

@@ -1,0 +1,173 @@
+"""Publishes, pauses and rolls back rules, as the commands do; a lost update is refused.
+
+Two people who read the same version and both change it: the second one's ETag is old, and the change is refused (412).
+If another console or a command writes between the check and the record, the app rejects the second record, because
+its version is not above the first. A request with an ``Idempotency-Key`` that was made before finds its own control
+record by the header ``request`` and gives the same outcome, also after a restart of the console.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headgate.rules.publish import ChangeNote, rule_change, write_changes
+from headgate.web.changes.check import check_text
+from headgate.web.problems import Place, ProblemCode, RequestError
+from headgate.web.state.app_reader import AppReader, Snapshot
+from headgate.web.state.rule_views import etag_of, find_rule, newest_document
+from headgate.web.state.values import OutcomeValue
+from rulecore.documents.rule import Rule, canonical_json, parse_mode
+from rulecore.documents.status import StatusKind, Subject
+from rulecore.errors import RuleSetError
+from rulecore.ruleset.history import roll_back
+
+_POLL_S = 0.1
+_KEY_CHARACTERS = 200
+NEW = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """``etag``: of If-Match, or ``NEW`` for a rule that must not exist yet. ``by``: the author. ``key``: the
+    Idempotency-Key. ``wait_ms``: longest wait for the app's answer."""
+
+    etag: str | None
+    by: str
+    why: str | None = None
+    key: str | None = None
+    wait_ms: int = 10_000
+
+
+class RuleWriter:
+    """Writes the rules of one app."""
+
+    def __init__(self, reader: AppReader, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._reader, self._now_s = reader, now_s
+
+    def publish(self, rule_id: str, text: str, mode: str | None, terms: Terms) -> OutcomeValue:
+        """Publish the rule in a YAML text. ``mode``: instead of the one in the text."""
+
+        def rule(snapshot: Snapshot) -> Rule:
+            checked = check_text(snapshot, text)
+            found = checked.require()
+            if found.id != rule_id:
+                raise _invalid("id", f"the rule's id is {found.id}; the address names {rule_id}")
+            newest = snapshot.history.newest(rule_id)
+            if found.version <= newest and checked.loaded is not None:
+                place = checked.loaded.document.place(("version",))
+                message = f"version {found.version} is not above {newest}, the newest; write version: {newest + 1}"
+                where = Place(line=place.line, column=place.column, path="version", message=message)
+                raise RequestError(422, ProblemCode.INVALID_RULE, message, [where])
+            return found if mode is None else _in_mode(found, mode)
+
+        return self._change(rule_id, f"publish {mode} {text}", rule, terms)
+
+    def set_mode(self, rule_id: str, mode: str, terms: Terms) -> OutcomeValue:
+        """Publish the newest version again, under a new number, in another mode: pause, disable, go live."""
+
+        def rule(snapshot: Snapshot) -> Rule:
+            newest = newest_document(snapshot, rule_id)
+            numbered = newest.model_copy(update={"version": snapshot.history.newest(rule_id) + 1})
+            return _in_mode(numbered, mode)
+
+        return self._change(rule_id, f"mode {mode}", rule, terms)
+
+    def roll_back(self, rule_id: str, to: int | None, terms: Terms) -> OutcomeValue:
+        """Publish an earlier version again, under a new number. ``to``: None for the one that was live before."""
+
+        def rule(snapshot: Snapshot) -> Rule:
+            find_rule(snapshot, rule_id)
+            try:
+                return roll_back(snapshot.history, rule_id, to)
+            except RuleSetError as error:
+                raise RequestError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
+
+        return self._change(rule_id, f"roll back {to}", rule, terms)
+
+    # --- the way of a change ------------------------------------------------------------------------------------
+
+    def _change(self, rule_id: str, what: str, make: Callable[[Snapshot], Rule], terms: Terms) -> OutcomeValue:
+        digest = hashlib.blake2b(f"{rule_id} {what}".encode(), digest_size=16).hexdigest()
+        with self._reader.lock:
+            snapshot = self._reader.snapshot()
+            earlier = _earlier(snapshot, terms, digest)
+            offset = -1 if earlier is None else earlier
+            if earlier is None:
+                _check_etag(snapshot, rule_id, terms)
+                rule = make(snapshot)
+                request = None if terms.key is None else f"{terms.key} {digest}"
+                note = ChangeNote(terms.by, terms.why, request)
+                topics = self._reader.topics
+                (position,) = write_changes(self._reader.kafka, topics, [rule_change(rule)], note)
+                offset = position.offset
+        return self._outcome(rule_id, offset, terms, repeated=earlier is not None)
+
+    def _outcome(self, rule_id: str, offset: int, terms: Terms, *, repeated: bool) -> OutcomeValue:
+        """Wait for the app's answer. ``RequestError`` if it has rejected the change."""
+        deadline = self._now_s() + terms.wait_ms / 1000
+        while True:
+            snapshot = self._reader.snapshot()
+            answer = snapshot.answers.get((offset, Subject.RULE.value, rule_id))
+            if answer is not None or self._now_s() >= deadline:
+                break
+            time.sleep(_POLL_S)
+        if answer is not None and answer.status == StatusKind.REJECTED:
+            raise RequestError(409, ProblemCode.REJECTED, answer.reason or "the app gave no reason")
+        own = (entry.status for entry in snapshot.history.entries if entry.written.control.offset == offset)
+        version = next((status.version for status in own if status.name == rule_id), None)
+        return OutcomeValue(
+            rule=rule_id,
+            version=version or 0,
+            offset=offset,
+            status=None if answer is None else answer.status,
+            reason=None if answer is None else answer.reason,
+            batch=None if answer is None else answer.batch,
+            etag=etag_of(snapshot, rule_id),
+            repeated=repeated,
+        )
+
+
+def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
+    """Return the offset of the record that the same request has written before. ``RequestError`` if the key belongs to
+    another change, or is none."""
+    if terms.key is None:
+        return None
+    if not terms.key.isascii() or not terms.key.isprintable() or " " in terms.key or len(terms.key) > _KEY_CHARACTERS:
+        raise _invalid("Idempotency-Key", f"up to {_KEY_CHARACTERS} letters, digits and signs without blanks")
+    if terms.key not in snapshot.requests:
+        return None
+    offset, known = snapshot.requests[terms.key]
+    if known != digest:
+        detail = f"the key {terms.key} was used for another change, at offset {offset} of the control topic"
+        raise RequestError(422, ProblemCode.KEY_REUSED, detail)
+    return offset
+
+
+def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:
+    present = etag_of(snapshot, rule_id)
+    if terms.etag is None:
+        raise RequestError(
+            428, ProblemCode.NO_PRECONDITION, f"send If-Match: {present}, the ETag of what you have read"
+        )
+    exists = snapshot.last_offset(rule_id) is not None
+    if (terms.etag == NEW and exists) or terms.etag not in (NEW, present):
+        last = next((one.written for one in reversed(snapshot.history.entries) if one.status.name == rule_id), None)
+        who = "" if last is None or last.by is None else f" by {last.by}"
+        detail = f"rule {rule_id} was changed meanwhile{who}; its ETag is now {present}"
+        raise RequestError(412, ProblemCode.CHANGED_MEANWHILE, detail, headers={"ETag": present})
+
+
+def _in_mode(rule: Rule, mode: str) -> Rule:
+    try:
+        changed = rule.model_copy(update={"mode": parse_mode(mode)})
+    except ValueError as error:
+        raise _invalid("mode", f"{error}; a canary is canary=10%") from None
+    canonical_json(changed)
+    return changed
+
+
+def _invalid(path: str, message: str) -> RequestError:
+    return RequestError(422, ProblemCode.INVALID_REQUEST, f"{path}: {message}", [Place(path=path, message=message)])

@@ -1,0 +1,119 @@
+"""What a request works with: the console's apps, the session, and limits on what runs at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from headgate.web.access.roles import ROUTES
+from headgate.web.access.sessions import Session
+from headgate.web.changes.publish import RuleWriter
+from headgate.web.problems import ProblemCode, RequestError, not_found
+from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
+from headgate.web.state.alert_feed import AlertFeed
+from headgate.web.state.alert_rate import AlertRate
+from headgate.web.state.alerts import AlertReader
+from headgate.web.state.app_reader import AppReader, Snapshot
+from headgate.web.state.dead_letters import DeadLetterReader
+from streamcore.kafka.settings import KafkaSettings
+
+
+class ShownApp:
+    """One app of the console, and what reads and writes it."""
+
+    def __init__(self, kafka: KafkaSettings, app: ConsoleApp, limits: ConsoleLimits) -> None:
+        self.kafka, self.app, self.limits = kafka, app, limits
+        self.reader = AppReader(kafka, app)
+        self.writer = RuleWriter(self.reader)
+        self.alerts = AlertReader(kafka, app.name, limits.scan_records)
+        self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
+        self.feed = AlertFeed(kafka, app.name)
+        self.rate = AlertRate(kafka, app.name, limits.scan_records)
+
+    @property
+    def name(self) -> str:
+        """The name of the app."""
+        return self.app.name
+
+    def snapshot(self) -> Snapshot:
+        """Return what its topics have now."""
+        return self.reader.snapshot()
+
+    def close(self) -> None:
+        """Close its clients."""
+        self.feed.close()
+        self.rate.close()
+        self.reader.close()
+
+
+class Console:
+    """The apps of a console."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self.settings = settings
+        self.apps = {app.name: ShownApp(settings.kafka, app, settings.limits) for app in settings.apps}
+        self._work = threading.BoundedSemaphore(settings.limits.explanations)
+
+    def app(self, name: str) -> ShownApp:
+        """Return an app. ``RequestError`` if the console does not show it."""
+        if name not in self.apps:
+            raise not_found(f"this console shows no app {name}; it shows {', '.join(self.apps)}")
+        return self.apps[name]
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Hold one of the places for explanations and tests. ``RequestError`` if none is free."""
+        if not self._work.acquire(timeout=1):
+            detail = f"{self.settings.limits.explanations} explanations or tests run already"
+            raise RequestError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "2"})
+        try:
+            yield
+        finally:
+            self._work.release()
+
+    def rows(self, limit: int) -> int:
+        """Return a number of rows within the limits."""
+        return max(1, min(limit, self.settings.limits.page_rows))
+
+    def close(self) -> None:
+        """Close all clients."""
+        for app in self.apps.values():
+            app.close()
+
+
+def get_console(request: Request) -> Console:
+    """Return the console of a request."""
+    console = request.app.state.console
+    assert isinstance(console, Console)
+    return console
+
+
+def get_session(request: Request) -> Session:
+    """Return the session of a request, which the guard has found."""
+    session = request.scope["session_of"]
+    assert isinstance(session, Session)
+    return session
+
+
+def get_app(app: str, console: Annotated[Console, Depends(get_console)]) -> ShownApp:
+    """Return the app that the path names."""
+    return console.app(app)
+
+
+def require_role(request: Request) -> None:
+    """Refuse a request whose session lacks the role that its route needs; a route that is in no table, too."""
+    method = "GET" if request.method == "HEAD" else request.method
+    needed = ROUTES.get((method, request.scope["route"].path))
+    session = get_session(request)
+    if needed is None or not session.role.includes(needed):
+        asked = "a role that no table names" if needed is None else f"the role {needed.value}"
+        raise RequestError(403, ProblemCode.NOT_ALLOWED, f"this needs {asked}; the session has {session.role.value}")
+
+
+TheConsole = Annotated[Console, Depends(get_console)]
+TheSession = Annotated[Session, Depends(get_session)]
+TheApp = Annotated[ShownApp, Depends(get_app)]

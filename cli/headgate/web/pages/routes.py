@@ -1,0 +1,273 @@
+"""The routes of the pages that are read."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import JsonValue
+
+from headgate.dead_letters.model import DeadLetterFilter
+from headgate.web.access.sessions import Session
+from headgate.web.api.deadletters import Offset, Partition
+from headgate.web.api.rules import page_of
+from headgate.web.changes.check import run_tests
+from headgate.web.changes.explain import Question, explain
+from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
+from headgate.web.pages import html, marks
+from headgate.web.pages.frame import Frame
+from headgate.web.pages.html import Draft, RuleContent
+from headgate.web.problems import RequestError
+from headgate.web.state.alerts import AlertFilter
+from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.newest_first import read_cursor
+from headgate.web.state.overview import read_app
+from headgate.web.state.rule_views import (
+    find_rule,
+    find_version,
+    list_changes,
+    list_versions,
+    newest_document,
+    select_versions,
+)
+from headgate.web.state.values import AppValue, RuleValue
+from streamcore.errors import StreamError
+from streamcore.wire.lanes import ALERTS
+
+ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+_CHANGES = 30
+_RULE_ALERTS = 20
+_RULE_SCAN = 10_000  # records: the page of all alerts searches further
+NEW_RULE = """\
+id: my-rule
+version: 1
+owner: my-team
+description: Why this rule exists.
+on: {stream}
+where: {field} is not null
+then:
+  severity: low
+  message: "{{{field}}}"
+mode: shadow
+tests: []
+"""
+
+
+def frame_of(
+    console: Console, session: Session, app: str | None, section: str, title: str, command: str = "", notice: str = ""
+) -> Frame:
+    """Return what is around the content of a page."""
+    names = tuple(console.apps)
+    now_ms = int(time.time() * 1000)
+    return Frame(names, app, section, title, session.subject, session.role, now_ms, command, notice)
+
+
+def new_key() -> str:
+    """Return a name for the next publication."""
+    return secrets.token_hex(16)
+
+
+@ROUTER.get("/")
+def overview(console: TheConsole, session: TheSession) -> str:
+    """Show all apps."""
+    apps, faults = list[AppValue](), dict[str, str]()
+    for name, app in console.apps.items():
+        try:
+            apps.append(_read(app))
+        except StreamError as error:
+            faults[name] = str(error)
+    command = "headgate status rules --settings FILE"
+    return html.overview_page(frame_of(console, session, None, "overview", "Overview", command), apps, faults)
+
+
+@ROUTER.get("/components")
+def components(console: TheConsole, session: TheSession) -> str:
+    """Show every component with its states."""
+    from headgate.web.pages.components import components_page
+
+    return components_page(frame_of(console, session, None, "", "Components"))
+
+
+@ROUTER.get("/apps/{app}")
+def app_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
+    """Show one app."""
+    changes = [one for one, _ in zip(list_changes(app.snapshot()), range(_CHANGES), strict=False)]
+    command = f"headgate rules list --history --app {app.name}"
+    frame = frame_of(console, session, app.name, "overview", app.name, command)
+    return html.app_page(frame, _read(app), changes)
+
+
+@ROUTER.get("/apps/{app}/rules")
+def rules_page(
+    app: TheApp,
+    console: TheConsole,
+    session: TheSession,
+    text: str = "",
+    mode: str = "",
+    stream: str = "",
+    cursor: str | None = None,
+) -> str:
+    """Show the rules."""
+    words = {"text": text, "mode": mode, "stream": stream}
+    versions = sorted(select_versions(list_versions(app.snapshot()), words), key=lambda one: (one.rule, one.slot))
+    frame = frame_of(console, session, app.name, "rules", "Rules", f"headgate rules list --app {app.name}")
+    return html.rules_page(frame, page_of(versions, cursor, console.rows(100)), words)
+
+
+@ROUTER.get("/apps/{app}/new-rule")
+def new_rule_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
+    """Show the page on which a new rule is written."""
+    streams = app.snapshot().history.rules.streams
+    name, schema = min(streams.items())
+    text = NEW_RULE.format(stream=name, field=schema.keys[0][0] if schema.keys and schema.keys[0] else schema.names[0])
+    return html.new_rule_page(new_rule_frame(console, session, app), Draft(text, "*", new_key()))
+
+
+def new_rule_frame(console: Console, session: Session, app: ShownApp) -> Frame:
+    """Return the frame of the page on which a new rule is written."""
+    command = f"headgate rules publish RULE.yaml --app {app.name}"
+    return frame_of(console, session, app.name, "rules", "New rule", command)
+
+
+@ROUTER.get("/apps/{app}/rules/{rule}")
+def rule_page(
+    app: TheApp,
+    rule: str,
+    console: TheConsole,
+    session: TheSession,
+    tab: Literal["now", "yaml", "tests", "history"] = "now",
+    version: Annotated[int | None, Query(ge=1)] = None,
+    changed: Annotated[int | None, Query(ge=0)] = None,
+) -> str:
+    """Show a rule."""
+    snapshot = app.snapshot()
+    found = find_rule(snapshot, rule)
+    content = _content(console, app, snapshot, found, tab, version)
+    frame = rule_frame(console, session, app, found.rule, tab, _outcome(snapshot, rule, changed))
+    return html.rule_page(frame, found, tab, content, first_draft(found))
+
+
+def _outcome(snapshot: Snapshot, rule: str, offset: int | None) -> str:
+    """Return what became of the change at an offset of the control topic; nothing for None."""
+    changes = (one for one in list_changes(snapshot) if one.offset == offset and one.name == rule)
+    for one in changes if offset is not None else ():
+        answer = one.status if one.answered else "published; the app has not answered yet"
+        return f"Version {one.version}: {answer}" + (f", {one.mode}" if one.mode and one.answered else "")
+    return ""
+
+
+def rule_frame(console: Console, session: Session, app: ShownApp, rule: str, tab: str, notice: str = "") -> Frame:
+    """Return the frame of a tab of a rule."""
+    commands = {
+        "now": f"headgate rules list --app {app.name} --rule {rule}",
+        "yaml": f"headgate rules publish {rule}.yaml --app {app.name} --why REASON",
+        "tests": f"headgate rules test {rule}.yaml",
+        "history": f"headgate rules list --history --app {app.name} --rule {rule}",
+    }
+    return frame_of(console, session, app.name, "rules", rule, commands[tab], notice)
+
+
+def first_draft(rule: RuleValue) -> Draft:
+    """Return the newest version as the text of the next one."""
+    return Draft(marks.next_version(rule.yaml, rule.newest + 1), rule.etag, new_key())
+
+
+def _content(
+    console: Console, app: ShownApp, snapshot: Snapshot, rule: RuleValue, tab: str, version: int | None
+) -> RuleContent:
+    match tab:
+        case "now":
+            reader = replace(app.alerts, scan=min(app.alerts.scan, _RULE_SCAN))
+            page = reader.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
+            return RuleContent(alerts=page.alerts)
+        case "tests":
+            with console.working():
+                return RuleContent(tests=run_tests(snapshot, newest_document(snapshot, rule.rule)))
+        case "history":
+            shown = version or rule.newest
+            before = max((one for one in rule.versions if one < shown), default=None)
+            new = find_version(snapshot, rule.rule, shown).yaml
+            old = "" if before is None else find_version(snapshot, rule.rule, before).yaml
+            own = tuple(c for c in list_changes(snapshot) if (c.subject, c.name) == ("rule", rule.rule))
+            diff = marks.diff_lines(old, new)
+            return RuleContent(changes=own, shown=shown, before=before, diff=diff)
+    return RuleContent()
+
+
+@ROUTER.get("/apps/{app}/alerts")
+def alerts_page(
+    app: TheApp,
+    request: Request,
+    console: TheConsole,
+    session: TheSession,
+    rule: str = "",
+    severity: str = "",
+    key: str = "",
+    lane: Literal["alerts", "shadow"] = "alerts",
+    cursor: str | None = None,
+) -> str:
+    """Show alerts."""
+    wanted = AlertFilter(rule, severity, key)
+    page = app.alerts.page(lane, wanted, console.rows(50), read_cursor(cursor))
+    words = {"rule": rule, "severity": severity, "key": key, "lane": lane if lane != ALERTS else ""}
+    command = f"headgate rules explain ALERT_ID --app {app.name}"
+    frame = frame_of(console, session, app.name, "alerts", "Alerts", command)
+    return html.alerts_page(frame, page, {**words, "cursor": request.query_params.get("cursor", "")})
+
+
+@ROUTER.get("/apps/{app}/alerts/{alert}")
+def alert_page(app: TheApp, alert: str, console: TheConsole, session: TheSession) -> str:
+    """Show an alert and why it was raised."""
+    found = app.alerts.find(alert)
+    why: JsonValue = None
+    fault = ""
+    try:
+        with console.working():
+            limit = console.settings.limits.explain_records
+            why = orjson.loads(orjson.dumps(explain(app.kafka, app.app, Question(found.alert_id), limit)))
+    except (RequestError, StreamError) as error:
+        fault = str(error)
+    command = f"headgate rules explain {quote(found.alert_id)} --app {app.name}"
+    frame = frame_of(console, session, app.name, "alerts", found.rule, command)
+    return html.alert_page(frame, found, why, fault)
+
+
+@ROUTER.get("/apps/{app}/dead-letters")
+def dead_letters_page(
+    app: TheApp,
+    request: Request,
+    console: TheConsole,
+    session: TheSession,
+    code: str = "",
+    reason: str = "",
+    source: str = "",
+    cursor: str | None = None,
+) -> str:
+    """Show dead letters."""
+    wanted = DeadLetterFilter((), (code,) if code else (), reason or None, (source,) if source else ())
+    page = app.letters.page(wanted, console.rows(50), read_cursor(cursor))
+    command = f"headgate deadletters list --app {app.name}" + (f" --code {quote(code)}" if code else "")
+    frame = frame_of(console, session, app.name, "dead letters", "Dead letters", command)
+    words = {"code": code, "reason": reason, "source": source, "cursor": request.query_params.get("cursor", "")}
+    return html.dead_letters_page(frame, page, words)
+
+
+@ROUTER.get("/apps/{app}/dead-letters/{partition}/{offset}")
+def dead_letter_page(
+    app: TheApp, partition: Partition, offset: Offset, console: TheConsole, session: TheSession
+) -> str:
+    """Show one dead letter."""
+    letter = app.letters.find(partition, offset)
+    command = f"headgate deadletters show {letter.at} --app {app.name}"
+    frame = frame_of(console, session, app.name, "dead letters", f"Dead letter {letter.at}", command)
+    return html.dead_letter_page(frame, letter)
+
+
+def _read(app: ShownApp) -> AppValue:
+    return read_app(app.snapshot(), app.app.settings, app.rate, app.letters)

@@ -1,0 +1,72 @@
+"""The settings of the console: its Kafka, its apps, its address and its limits."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from headgate.web.access.roles import Role
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.service.config.base import Document, Positive
+
+DEFAULT_PORT = 8808
+
+
+class ConsoleApp(Document):
+    """A rules app that the console shows."""
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="Name of the app: the prefix of its topics."),
+    ]
+    streams: Annotated[
+        Path | None, Field(description="Folder of the stream files (default: streams/ here, or the shipped ones).")
+    ] = None
+    settings: Annotated[
+        Path | None,
+        Field(description="Settings file of the app: the formats of its topics, and its checkpoint with its status."),
+    ] = None
+
+
+class ConsoleLimits(Document):
+    """What a request may take."""
+
+    body_bytes: Annotated[Positive, Field(description="Most bytes of a request's body.")] = 1 << 20
+    page_rows: Annotated[Positive, Field(description="Most rows of a page of a list.")] = 200
+    scan_records: Annotated[
+        Positive, Field(description="Most records of a topic that one search for alerts or dead letters reads.")
+    ] = 50_000
+    explain_records: Annotated[Positive, Field(description="Most records of a topic that one explanation reads.")] = (
+        200_000
+    )
+    explanations: Annotated[Positive, Field(description="Most explanations and tests that run at once.")] = 2
+    live_pages: Annotated[Positive, Field(description="Most pages that get new alerts at once.")] = 50
+    sessions: Annotated[Positive, Field(description="Most sessions; the oldest one ends when another begins.")] = 100
+    wait_ms: Annotated[Positive, Field(description="Longest wait for the app's answer to a change.")] = 30_000
+
+
+class ConsoleSettings(Document):
+    """Settings of the console."""
+
+    kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
+    apps: Annotated[tuple[ConsoleApp, ...], Field(min_length=1, description="The rules apps that it shows.")]
+    host: Annotated[str, Field(description="Address that it listens on: one of this machine alone.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535, description="Port that it listens on; 0: any free one.")] = DEFAULT_PORT
+    role: Annotated[
+        Role, Field(description="Role of who opens the printed address; viewer makes a console that changes nothing.")
+    ] = Role.ADMIN
+    limits: Annotated[ConsoleLimits, Field(description="What a request may take.")] = ConsoleLimits()
+
+    @field_validator("host")
+    @classmethod
+    def _is_loopback(cls, host: str) -> str:
+        try:
+            loopback = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            loopback = False
+        if not loopback:
+            raise ValueError(f"{host}: the console has no login for others yet; listen on 127.0.0.1 or ::1")
+        return host

@@ -1,0 +1,119 @@
+"""Follows the control and status topics of an app, and gives snapshots of its rules.
+
+A snapshot is immutable and has everything that was in the topics when it was asked for: who writes and then asks sees
+what was written. The first snapshot replays the whole control topic, each later one only what is new.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from headgate.rules.bundle import load_streams
+from headgate.rules.publish import REQUEST, AppTopics, ControlResponse, control_entry, read_responses, require_app
+from headgate.web.settings import ConsoleApp
+from headgate.web.state.topic_follower import TopicFollower
+from rulecore.documents.status import StatusKind, Subject
+from rulecore.ruleset.history import RuleHistory, extend
+from rulecore.ruleset.ruleset import RuleSet
+from streamcore.kafka.readers import Record
+from streamcore.kafka.settings import KafkaSettings
+
+_HEADERS = ("by", "why", REQUEST)
+#: What identifies the answer to a part of a control record: its offset, subject and name.
+AnswerKey = tuple[int, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """``answers``: the app's own answer to each control record. ``changes``: its unasked answers (quarantine, time),
+    the newest of each rule and version. ``compared``: the newest counts of a trial beside the live version, by rule,
+    version and shard. ``requests``: offset and digest of the change of each request.
+    """
+
+    app: str
+    history: RuleHistory
+    answers: Mapping[AnswerKey, ControlResponse] = field(default_factory=dict)
+    changes: Mapping[tuple[str, int | None], ControlResponse] = field(default_factory=dict)
+    compared: Mapping[tuple[str, int | None, int], Mapping[str, int]] = field(default_factory=dict)
+    requests: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def last_offset(self, rule: str) -> int | None:
+        """Return the offset of the last control record about a rule; None if there is none."""
+        found = (
+            entry.written.control.offset
+            for entry in reversed(self.history.entries)
+            if entry.status.subject is Subject.RULE and entry.status.name == rule
+        )
+        return next(found, None)
+
+
+class AppReader:
+    """Reads one app. Thread-safe; ``lock`` also serves who checks a snapshot and then writes."""
+
+    def __init__(self, kafka: KafkaSettings, app: ConsoleApp, now_s: Callable[[], float] = time.time) -> None:
+        self.kafka, self.app, self.topics = kafka, app, AppTopics(app.name)
+        self.lock = threading.RLock()
+        self._now_s = now_s
+        self._follower: TopicFollower | None = None
+        self._known: Snapshot | None = None
+
+    def snapshot(self) -> Snapshot:
+        """Return what the topics have now. Raises ``InputError`` if the app was never started."""
+        with self.lock:
+            known = self._known or self._open()
+            assert self._follower is not None
+            if new := self._follower.read():
+                known = self._extended(known, new)
+            rules, _ = known.history.rules.at_time(int(self._now_s() * 1000))
+            if rules is not known.history.rules:
+                known = replace(known, history=replace(known.history, rules=rules))
+            self._known = known
+            return known
+
+    def close(self) -> None:
+        """Close the consumer."""
+        with self.lock:
+            if self._follower is not None:
+                self._follower.close()
+                self._follower = self._known = None
+
+    def _open(self) -> Snapshot:
+        require_app(self.kafka, self.topics)
+        self._follower = TopicFollower(self.kafka, [self.topics.control, self.topics.status], _HEADERS)
+        return Snapshot(self.app.name, RuleHistory(RuleSet.empty(load_streams(self.app.streams))))
+
+    def _extended(self, known: Snapshot, records: list[Record]) -> Snapshot:
+        """Return the snapshot with further records; the known one stays as it is."""
+        old = known.history
+        versions = {rule: [*those] for rule, those in old.live_versions.items()}
+        history = replace(old, entries=[*old.entries], documents={**old.documents}, live_versions=versions)
+        answers, changes = dict(known.answers), dict(known.changes)
+        compared, requests = dict(known.compared), dict(known.requests)
+        control = [record for record in records if record.topic == self.topics.control]
+        extend(history, map(control_entry, control))
+        for record in control:
+            if (name := record.header(REQUEST)) is not None:
+                key, _, digest = name.decode(errors="replace").partition(" ")
+                requests.setdefault(key, (record.offset, digest))
+        status = [record for record in records if record.topic == self.topics.status]
+        for record in sorted(status, key=lambda r: (r.timestamp_ms, r.partition, r.offset)):
+            for answer in read_responses([record]):
+                if answer.status == StatusKind.COMPARED:
+                    counts = _counts(record)
+                    compared[answer.rule, answer.version, counts.get("shard", 0)] = counts
+                elif answer.position.offset >= 0:
+                    answers[answer.position.offset, answer.subject, answer.rule] = answer
+                else:
+                    changes[answer.rule, answer.version] = answer
+        return Snapshot(known.app, history, answers, changes, compared, requests)
+
+
+def _counts(record: Record) -> Mapping[str, int]:
+    """Return the counts of a record that ``read_responses`` accepts."""
+    found = orjson.loads(record.value or b"{}").get("compared")
+    return {str(k): v for k, v in found.items() if isinstance(v, int)} if isinstance(found, dict) else {}

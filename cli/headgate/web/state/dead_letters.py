@@ -1,0 +1,105 @@
+"""Dead letters of an app: pages of them, their counts by code, one by its position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, to_dead_letter
+from headgate.dead_letters.resend import read_sent_positions
+from headgate.errors import InputError
+from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
+from headgate.web.problems import not_found
+from headgate.web.state.newest_first import NewestFirst
+from headgate.web.state.values import CodeCount, DeadLetterPage, DeadLetterValue
+from streamcore.kafka.readers import Record
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.wire.lanes import DEAD_LETTERS
+
+_HEADERS = ("source_topic", "source_partition", "source_offset", "reason_code", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterReader:
+    """Reads the dead letters of an app. ``scan``: the most records that one search reads."""
+
+    kafka: KafkaSettings
+    app: str
+    scan: int
+
+    @property
+    def topic(self) -> str:
+        """The topic of the dead letters."""
+        return f"{self.app}.{DEAD_LETTERS}"
+
+    def page(self, wanted: DeadLetterFilter, limit: int, below: Mapping[int, int]) -> DeadLetterPage:
+        """Return up to ``limit`` dead letters, the newest first, and the counts by code of the newest ``scan``."""
+        rows, found = NewestFirst(self._reader(), self.topic, dict(below)), list[DeadLetter]()
+        for record in rows:
+            dead_letter = to_dead_letter(_as_record(record))
+            if wanted.matches(dead_letter):
+                found.append(dead_letter)
+            if len(found) >= limit or rows.read >= self.scan:
+                break
+        sent = read_sent_positions(self.kafka, self.topic) if found else set[str]()
+        codes, read = self.counts()
+        shown = tuple(_value(one, sent) for one in found)
+        return DeadLetterPage(dead_letters=shown, codes=codes, read=read, next=rows.cursor)
+
+    def counts(self) -> tuple[tuple[CodeCount, ...], int]:
+        """Return the counts by code among the newest ``scan`` dead letters, the most first, and how many were read."""
+        rows, latest, numbers = NewestFirst(self._reader(), self.topic), dict[str, DeadLetter](), dict[str, int]()
+        for record in rows:
+            dead_letter = to_dead_letter(_as_record(record))
+            latest.setdefault(dead_letter.code, dead_letter)
+            numbers[dead_letter.code] = numbers.get(dead_letter.code, 0) + 1
+            if rows.read >= self.scan:
+                break
+        order = sorted(numbers, key=lambda code: (-numbers[code], code))
+        counts = tuple(
+            CodeCount(
+                code=code,
+                count=numbers[code],
+                latest_ms=latest[code].timestamp_ms,
+                example=latest[code].reason,
+                at=latest[code].position,
+            )
+            for code in order
+        )
+        return counts, rows.read
+
+    def find(self, partition: int, offset: int) -> DeadLetterValue:
+        """Return the dead letter at a position. ``RequestError`` if there is none."""
+        try:
+            record = self._reader().record(self.topic, partition, offset)
+        except InputError as error:
+            raise not_found(str(error)) from None
+        return _value(to_dead_letter(_as_record(record)), read_sent_positions(self.kafka, self.topic))
+
+    def _reader(self) -> KafkaReader:
+        reader = KafkaReader(self.kafka)
+        reader.headers = _HEADERS
+        return reader
+
+
+def _as_record(record: KafkaRecord) -> Record:
+    headers = tuple((name, value) for name, value in record.headers.items() if value is not None)
+    return Record(record.topic, record.partition, record.offset, record.timestamp_ms, record.key, record.value, headers)
+
+
+def _value(letter: DeadLetter, sent: set[str]) -> DeadLetterValue:
+    source = letter.source
+    return DeadLetterValue(
+        at=letter.position,
+        time_ms=letter.timestamp_ms,
+        code=letter.code,
+        reason=letter.reason,
+        source=None if source is None else f"{source.topic}:{source.partition}:{source.offset}",
+        key=_text(letter.key),
+        value=_text(letter.value),
+        sent_again=letter.position in sent,
+    )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="backslashreplace")

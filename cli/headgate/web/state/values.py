@@ -1,0 +1,251 @@
+"""The values that the API answers with and the pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+
+class Value(BaseModel):
+    """A value of the API: immutable, every entry described."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class VersionValue(Value):
+    """One version of a rule in a slot."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    version: Annotated[int, Field(description="Number of the version.")]
+    slot: Annotated[str, Field(description="live, candidate, scheduled or draft.")]
+    mode: Annotated[str, Field(description="live, shadow, canary 10%, paused, draft or retired.")]
+    kind: Annotated[str, Field(description="event, window, sequence, absence or score.")]
+    stream: Annotated[str, Field(description="The stream, or several joined by +.")]
+    severity: Annotated[str, Field(description="How severe an alert is.")]
+    owner: Annotated[str, Field(description="Who is responsible.")]
+    tags: Annotated[tuple[str, ...], Field(description="Free labels.")]
+    description: Annotated[str, Field(description="Why the rule exists.")]
+    tests: Annotated[int, Field(description="Number of its tests.")]
+    status: Annotated[str | None, Field(description="The app's last answer about the version; null: none yet.")]
+    reason: Annotated[str | None, Field(description="The reason that the app gave.")]
+    quarantined: Annotated[str | None, Field(description="Why the version is in quarantine; null: it is not.")]
+    published_ms: Annotated[int | None, Field(description="When the version was published, in epoch milliseconds.")]
+    by: Annotated[str | None, Field(description="Who published it.")]
+
+
+class ChangeValue(Value):
+    """One change of the control topic and its outcome."""
+
+    offset: Annotated[int, Field(description="Offset of the control record.")]
+    time_ms: Annotated[int, Field(description="When it was written, in epoch milliseconds.")]
+    by: Annotated[str | None, Field(description="The author that the record names.")]
+    subject: Annotated[str, Field(description="rule, release, part, list, backfill, stream or document.")]
+    name: Annotated[str, Field(description="Id or name of the subject.")]
+    version: Annotated[int | None, Field(description="Its version, if it has one.")]
+    mode: Annotated[str | None, Field(description="Mode of the rule.")]
+    status: Annotated[str, Field(description="accepted, rejected, deleted, ...")]
+    answered: Annotated[bool, Field(description="Whether the app itself has answered; else computed from the log.")]
+    release: Annotated[str | None, Field(description="The release that the rule came with.")]
+    why: Annotated[str | None, Field(description="The author's reason.")]
+    reason: Annotated[str | None, Field(description="The reason of a rejection.")]
+
+
+class TrialValue(Value):
+    """A version on trial beside the live one: how often each fired."""
+
+    version: Annotated[int | None, Field(description="The version on trial.")]
+    counts: Annotated[Mapping[str, int], Field(description="Firings by name, as the app has reported them last.")]
+
+
+class RuleValue(Value):
+    """A rule: its versions in slots, the newest document and its trial."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    etag: Annotated[str, Field(description="For If-Match: it changes with every control record about the rule.")]
+    slots: Annotated[tuple[VersionValue, ...], Field(description="Its versions in slots.")]
+    newest: Annotated[int, Field(description="The highest version that was ever accepted; 0: none.")]
+    versions: Annotated[tuple[int, ...], Field(description="All versions that were accepted.")]
+    document: Annotated[dict[str, JsonValue], Field(description="The newest version in a slot, without defaults.")]
+    yaml: Annotated[str, Field(description="The same as YAML, as people write it.")]
+    trial: Annotated[TrialValue | None, Field(description="The comparison of a version on trial.")]
+
+
+class DocumentValue(Value):
+    """One version of a rule."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    version: Annotated[int, Field(description="Number of the version.")]
+    document: Annotated[dict[str, JsonValue], Field(description="The version, without defaults.")]
+    yaml: Annotated[str, Field(description="The same as YAML, as people write it.")]
+
+
+class ListValue(Value):
+    """A list of an app."""
+
+    name: Annotated[str, Field(description="Name of the list.")]
+    version: Annotated[int, Field(description="Its version.")]
+    owner: Annotated[str, Field(description="Who is responsible.")]
+    description: Annotated[str, Field(description="Why it exists.")]
+    of: Annotated[str, Field(description="Type of its entries.")]
+    value: Annotated[str | None, Field(description="Type of the value of each entry, if they have one.")]
+    entries: Annotated[int | None, Field(description="Number of entries; null if they cannot be counted.")]
+    expires_ms: Annotated[int | None, Field(description="When it ends, in epoch milliseconds.")]
+    rules: Annotated[tuple[str, ...], Field(description="Rules that use it.")]
+
+
+class FieldValue(Value):
+    """A field of a stream."""
+
+    name: Annotated[str, Field(description="Name of the field.")]
+    type: Annotated[str, Field(description="Its type.")]
+
+
+class StreamValue(Value):
+    """A stream that rules may read."""
+
+    name: Annotated[str, Field(description="Name of the stream.")]
+    version: Annotated[int, Field(description="Version of its document.")]
+    event_time: Annotated[str, Field(description="The field with the event time.")]
+    keys: Annotated[tuple[tuple[str, ...], ...], Field(description="The keys that events are routed by.")]
+    fields: Annotated[tuple[FieldValue, ...], Field(description="Its fields.")]
+    rules: Annotated[tuple[str, ...], Field(description="Rules that read it.")]
+
+
+class AlertValue(Value):
+    """One alert on the alerts or the shadow lane."""
+
+    alert_id: Annotated[str, Field(description="Id: a hash of rule, version and what fired.")]
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    version: Annotated[int, Field(description="Its version.")]
+    severity: Annotated[str, Field(description="How severe it is.")]
+    message: Annotated[str, Field(description="Its text.")]
+    key: Annotated[dict[str, JsonValue], Field(description="The key that it is about.")]
+    event_time_ms: Annotated[int, Field(description="Event time, in epoch milliseconds.")]
+    raised_ms: Annotated[int, Field(description="When its record was written, in epoch milliseconds.")]
+    lane: Annotated[str, Field(description="alerts, or shadow for a version on trial.")]
+    partition: Annotated[int, Field(description="Partition of its record.")]
+    offset: Annotated[int, Field(description="Offset of its record.")]
+    body: Annotated[dict[str, JsonValue], Field(description="The whole alert, as on its topic.")]
+
+
+class DeadLetterValue(Value):
+    """A record that the app has rejected."""
+
+    at: Annotated[str, Field(description="Its position in the dead-letter topic, partition/offset.")]
+    time_ms: Annotated[int, Field(description="When it was rejected, in epoch milliseconds.")]
+    code: Annotated[str, Field(description="The code of the reason, see docs/reference/codes.md.")]
+    reason: Annotated[str, Field(description="Why it was rejected.")]
+    source: Annotated[str | None, Field(description="Where the record is, topic:partition:offset.")]
+    key: Annotated[str | None, Field(description="Its key; bytes that are no text are escaped.")]
+    value: Annotated[str | None, Field(description="Its value; bytes that are no text are escaped.")]
+    sent_again: Annotated[bool, Field(description="Whether it was sent again.")]
+
+
+class CodeCount(Value):
+    """Dead letters with one code."""
+
+    code: Annotated[str, Field(description="The code.")]
+    count: Annotated[int, Field(description="Their number, among the records that were read.")]
+    latest_ms: Annotated[int, Field(description="The time of the latest.")]
+    example: Annotated[str, Field(description="The reason of the latest.")]
+    at: Annotated[str, Field(description="The position of the latest.")]
+
+
+class ProcessValue(Value):
+    """What the app's process says of itself."""
+
+    phase: Annotated[str, Field(description="starting, standby, running, draining, drained, failed or unknown.")]
+    runs: Annotated[bool, Field(description="Whether the process is at work and was heard of in the last 30 s.")]
+    age_s: Annotated[float, Field(description="Seconds since its last word.")]
+    epoch: Annotated[int, Field(description="Epoch of its checkpoint.")]
+    batch: Annotated[int, Field(description="The last batch that it committed; -1 before the first.")]
+    lag_rows: Annotated[int, Field(description="Records of its inputs that wait.")]
+    lag_s: Annotated[float, Field(description="Age of the oldest of them, in seconds.")]
+    busy_percent: Annotated[int, Field(description="Share of the time that its last batches took.")]
+    watermark_ms: Annotated[int | None, Field(description="Its watermark, in epoch milliseconds.")]
+    message: Annotated[str, Field(description="What it waits for, or why it failed.")]
+
+
+class Need(Value):
+    """Something that needs a person. ``command``: the command that shows or mends it."""
+
+    level: Annotated[str, Field(description="bad, warn or info.")]
+    what: Annotated[str, Field(description="What is the matter.")]
+    detail: Annotated[str, Field(description="The reason, or what to do.")]
+    path: Annotated[str, Field(description="The page about it.")]
+    command: Annotated[str, Field(description="The command that does the same.")]
+
+
+class AppValue(Value):
+    """An app: its process, its figures and what needs a person."""
+
+    app: Annotated[str, Field(description="Name of the app.")]
+    process: Annotated[ProcessValue | None, Field(description="Null: no settings file is given, or it never ran.")]
+    rules: Annotated[Mapping[str, int], Field(description="Number of versions by mode.")]
+    epoch: Annotated[int, Field(description="Epoch of the rule set: the changes of live and candidate versions.")]
+    alerts_per_minute: Annotated[
+        tuple[int, ...], Field(description="Alerts written in each of the last 60 minutes, the oldest first.")
+    ]
+    alerts_cut: Annotated[bool, Field(description="Whether there were more alerts than one search reads.")]
+    dead_letters: Annotated[tuple[CodeCount, ...], Field(description="Dead letters by code.")]
+    needs: Annotated[tuple[Need, ...], Field(description="What needs a person, the worst first.")]
+
+
+class Page(Value):
+    """What all pages of a list have."""
+
+    next: Annotated[str | None, Field(description="Cursor of the next page; null: there is none.")] = None
+
+
+class RulePage(Page):
+    """A page of rules."""
+
+    rules: tuple[VersionValue, ...]
+    total: Annotated[int, Field(description="Number of versions that the filter selects.")]
+
+
+class ChangePage(Page):
+    """A page of changes, the newest first."""
+
+    changes: tuple[ChangeValue, ...]
+
+
+class AlertPage(Page):
+    """A page of alerts, the newest first."""
+
+    alerts: tuple[AlertValue, ...]
+    read: Annotated[int, Field(description="Records that were read. A search ends at `scan_records`; go on with next.")]
+
+
+class DeadLetterPage(Page):
+    """A page of dead letters, the newest first, and the counts by code."""
+
+    dead_letters: tuple[DeadLetterValue, ...]
+    codes: tuple[CodeCount, ...]
+    read: Annotated[int, Field(description="Records that were read for the counts.")]
+
+
+class TestValue(Value):
+    """The result of one test of a rule."""
+
+    __test__ = False  # pytest: not a class of tests
+
+    name: Annotated[str, Field(description="Name of the test.")]
+    passed: Annotated[bool, Field(description="Whether the alerts were the expected ones.")]
+    diff: Annotated[tuple[str, ...], Field(description="Lines that show the differences.")]
+    line: Annotated[int | None, Field(description="Line of the test in the document.")] = None
+
+
+class OutcomeValue(Value):
+    """The outcome of a change. ``status`` null: the app has not answered in time; the change is on the topic."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    version: Annotated[int, Field(description="The version that was published.")]
+    offset: Annotated[int, Field(description="Offset of the control record.")]
+    status: Annotated[str | None, Field(description="The app's answer.")]
+    reason: Annotated[str | None, Field(description="Its reason.")]
+    batch: Annotated[int | None, Field(description="The cut from which it counts.")]
+    etag: Annotated[str, Field(description="The rule's new ETag.")]
+    repeated: Annotated[bool, Field(description="Whether the same request had been made before, and nothing was done.")]

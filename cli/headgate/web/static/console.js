@@ -1,0 +1,132 @@
+/* What pages do beyond HTML: theme, keys, copying, live alerts. Every text is set as text, never as HTML. */
+"use strict";
+(() => {
+  const THEME = "headgate-theme";
+  const root = document.documentElement;
+  const stored = () => { try { return localStorage.getItem(THEME); } catch { return null; } };
+  const setTheme = (name) => {
+    if (name) root.dataset.theme = name; else delete root.dataset.theme;
+    try { if (name) localStorage.setItem(THEME, name); else localStorage.removeItem(THEME); } catch { /* private window */ }
+  };
+  if (stored()) setTheme(stored());
+
+  const nextTheme = () => setTheme({ "": "dark", dark: "light", light: "" }[root.dataset.theme || ""]);
+  const dialog = () => document.getElementById("keys");
+  const writing = (target) => target.closest && target.closest("input, textarea, select, [contenteditable]");
+  let gone = 0;
+  let at = -1;
+
+  const go = (key) => {
+    const home = document.body.dataset.home;
+    const path = { o: "/", r: `${home}/rules`, a: `${home}/alerts`, d: `${home}/dead-letters` }[key];
+    if (path) location.assign(path);
+  };
+  const step = (by) => {
+    const rows = [...document.querySelectorAll(".rows tbody tr")];
+    if (!rows.length) return;
+    rows.forEach((row) => row.classList.remove("at"));
+    at = Math.min(Math.max(at + by, 0), rows.length - 1);
+    rows[at].classList.add("at");
+    rows[at].scrollIntoView({ block: "nearest" });
+    const link = rows[at].querySelector("a.row, a");
+    if (link) link.focus({ preventScroll: true });
+  };
+
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (writing(event.target)) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (gone && Date.now() - gone < 1500) { gone = 0; go(event.key); return; }
+    gone = 0;
+    switch (event.key) {
+      case "?": dialog()?.showModal(); break;
+      case "/": { const find = document.querySelector("[data-find]"); if (find) { event.preventDefault(); find.focus(); find.select(); } break; }
+      case "g": gone = Date.now(); break;
+      case "j": step(1); break;
+      case "k": step(-1); break;
+      case "t": nextTheme(); break;
+    }
+  });
+
+  const live = () => {
+    const address = document.body.dataset.live;
+    const body = document.getElementById("alerts");
+    if (!address || !body || !window.EventSource) return;
+    const table = body.closest("table");
+    const sign = document.querySelector(".live");
+    const template = document.getElementById("alert-row");
+    const held = [];
+    let hover = false;
+    const say = () => {
+      const state = hover && held.length ? "held" : sign.dataset.link;
+      sign.dataset.state = state;
+      sign.querySelector(".say").textContent = { on: "live", off: "not live: connecting again", held: `${held.length} held while you look` }[state];
+    };
+    const text = (value) => value === null ? "null" : typeof value === "string" ? value : JSON.stringify(value);
+    const wanted = (alert) => {
+      const { rule, key, severity } = table.dataset;
+      if (rule && alert.rule !== rule || severity && alert.severity !== severity) return false;
+      return !key || Object.entries(alert.key).some(([name, value]) => key === text(value) || key === `${name}=${text(value)}`);
+    };
+    const row = (alert) => {
+      const made = template.content.cloneNode(true);
+      const app = encodeURIComponent(table.dataset.app);
+      const part = (selector) => made.querySelector(selector);
+      part("time").textContent = "now";
+      part("time").title = new Date(alert.raised_ms).toISOString();
+      part(".severity").textContent = alert.severity;
+      if (["low", "medium", "high", "critical"].includes(alert.severity)) part(".severity").classList.add(alert.severity);
+      part(".rule").textContent = alert.rule;
+      part(".rule").href = `/apps/${app}/rules/${encodeURIComponent(alert.rule)}`;
+      part(".version").textContent = alert.version;
+      for (const [name, value] of Object.entries(alert.key)) {
+        const key = document.createElement("span");
+        const label = document.createElement("span");
+        key.className = "key";
+        label.className = "muted";
+        label.textContent = name;
+        key.append(label, ` ${text(value)}`);
+        part(".cell-key").append(key);
+      }
+      part(".message").textContent = alert.message;
+      part(".message").href = `/apps/${app}/alerts/${encodeURIComponent(alert.alert_id)}`;
+      return made;
+    };
+    const show = () => {
+      document.getElementById("none")?.remove();
+      for (const alert of held.splice(0)) body.prepend(row(alert));
+      while (body.rows.length > 200) body.deleteRow(-1);
+    };
+    const source = new EventSource(address);
+    sign.dataset.link = "off";
+    source.onopen = () => { sign.dataset.link = "on"; say(); };
+    source.onerror = () => { sign.dataset.link = "off"; say(); };
+    source.addEventListener("alert", (event) => {
+      const alert = JSON.parse(event.data);
+      if (!wanted(alert)) return;
+      held.push(alert);
+      if (held.length > 200) held.shift();
+      if (!hover) requestAnimationFrame(show);
+      say();
+    });
+    table.addEventListener("mouseenter", () => { hover = true; });
+    table.addEventListener("mouseleave", () => { hover = false; show(); say(); });
+    addEventListener("pagehide", () => source.close());
+  };
+
+  addEventListener("DOMContentLoaded", () => {
+    document.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", () => {
+      if (button.dataset.do === "theme") nextTheme(); else dialog()?.showModal();
+    }));
+    document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    }));
+    const reload = Number(document.body.dataset.reload || 0);
+    if (reload) setInterval(() => { if (!document.hidden && !dialog()?.open && !getSelection().toString()) location.reload(); }, reload * 1000);
+    live();
+  });
+})();

@@ -1,0 +1,200 @@
+"""Changes through the API: published as the command publishes them, no lost update, repeated requests do nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from headgate.main import run
+from headgate.rules.bundle import load_streams
+from headgate.rules.publish import AppTopics
+from headgate.web.access.roles import Role
+from rulecore.documents.status import status_record
+from rulecore.ruleset.ruleset import RuleSet
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.control_topic import ControlLog, control_topic
+from streamcore.kafka.readers import Follower
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, ensure_topics
+from streamcore.kernel import ControlRecord
+from tests.harness.apps.console_scene import rule, text_of
+from tests.harness.servers.console import Answer, ConsoleClient, browser, program, serve
+
+pytestmark = pytest.mark.kafka
+
+
+@contextmanager
+def answering(kafka: KafkaSettings, app: str) -> Iterator[None]:
+    """Answer control records as the kernel does."""
+    topics, stop = AppTopics(app), threading.Event()
+
+    def answer() -> None:
+        rules, producer = RuleSet.empty(load_streams()), clients.producer(kafka)
+        with Follower(kafka, [topics.control]) as follower:
+            while not stop.is_set():
+                for r in follower.poll(20):
+                    rules, statuses = rules.apply([ControlRecord(r.partition, r.offset, r.key, r.value)], 0)
+                    for status in statuses:
+                        producer.produce(topics.status, status_record(status).value, status.name.encode())
+                producer.flush(10)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+class Written:
+    """A running app, and a program's client of its console."""
+
+    def __init__(self, kafka: KafkaSettings, app: str, client: ConsoleClient, pages: ConsoleClient) -> None:
+        self.kafka, self.app, self.client, self.pages = kafka, app, client, pages
+        self.api = f"/api/v1/apps/{app}/rules"
+
+    def publish(self, name: str, version: int = 1, where: str = "amount > 1", **headers: str | None) -> Answer:
+        body = {"yaml": text_of(rule(name, version, where=where, tests=[])), "why": "a test"}
+        return self.client.json("PUT", f"{self.api}/{name}", body, **headers)
+
+    def control(self) -> int:
+        with ControlLog(self.kafka, AppTopics(self.app).control) as log:
+            return len(log.read_log())
+
+
+@pytest.fixture(scope="module")
+def written(kafka: KafkaSettings) -> Iterator[Written]:
+    app = f"console-{uuid.uuid4().hex[:8]}"
+    topics = AppTopics(app)
+    ensure_topics(kafka, [control_topic(topics.control), TopicSpec(topics.status, 2)])
+    with answering(kafka, app), serve(kafka, app) as server:
+        yield Written(kafka, app, program(server), browser(server))
+
+
+def test_a_published_rule_is_what_the_command_lists(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    created = written.publish("listed", If_None_Match="*")
+    assert (created.status, created.json["status"], created.json["version"]) == (200, "accepted", 1)
+    assert run(["rules", "list", "--history", "--rule", "listed", "--app", written.app, "--bootstrap",
+                written.kafka.bootstrap, "-o", "json"]) == 0  # fmt: skip
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["status"], entry["why"], entry["by"] is not None) == ("accepted", "a test", True)
+    read = written.client.get(f"{written.api}/listed")
+    assert read.headers["etag"] == created.headers["etag"]
+    assert read.json["slots"][0]["status"] == "accepted"
+
+
+def test_a_change_without_a_precondition_is_refused(written: Written) -> None:
+    before = written.control()
+    refused = written.publish("bare")
+    assert (refused.status, refused.json["code"]) == (428, "no_precondition")
+    assert written.publish("bare", If_Match="*").status == 428
+    assert written.control() == before
+
+
+def test_the_second_of_two_people_who_read_the_same_version_is_refused(written: Written) -> None:
+    etag = written.publish("edited", If_None_Match="*").headers["etag"]
+    assert written.publish("edited", If_None_Match="*").status == 412, "it exists"
+    with ThreadPoolExecutor(4) as pool:
+        answers = [*pool.map(lambda n: written.publish("edited", 2, f"amount > {n + 2}", If_Match=etag), range(4))]
+    assert sorted(one.status for one in answers) == [200, 412, 412, 412]
+    lost = next(one for one in answers if one.status == 412)
+    winner = next(one for one in answers if one.status == 200)
+    assert (lost.json["code"], lost.headers["etag"]) == ("changed_meanwhile", winner.headers["etag"])
+
+
+def test_a_change_beside_the_console_is_seen_before_the_next_one(written: Written) -> None:
+    etag = written.publish("beside", If_None_Match="*").headers["etag"]
+    with ControlLog(written.kafka, AppTopics(written.app).control) as log:
+        log.publish("beside", text_of(rule("beside", 2, tests=[])).encode())
+    assert written.publish("beside", 3, If_Match=etag).status == 412
+
+
+def test_a_repeated_request_does_nothing_and_answers_the_same_also_after_a_restart(written: Written) -> None:
+    first = written.publish("once", If_None_Match="*", Idempotency_Key="key-1")
+    before = written.control()
+    again = written.publish("once", If_None_Match="*", Idempotency_Key="key-1")
+    with serve(written.kafka, written.app) as other:
+        client = Written(written.kafka, written.app, program(other), browser(other))
+        later = client.publish("once", If_None_Match="*", Idempotency_Key="key-1")
+    assert written.control() == before
+    assert [one.json["offset"] for one in (again, later)] == [first.json["offset"]] * 2
+    assert [one.json["repeated"] for one in (first, again, later)] == [False, True, True]
+    other_body = written.publish("once", 2, If_Match=first.headers["etag"], Idempotency_Key="key-1")
+    assert (other_body.status, other_body.json["code"]) == (422, "key_reused")
+
+
+def test_mistakes_have_their_line_and_column_and_nothing_is_published(written: Written) -> None:
+    before = written.control()
+    text = "id: faulty\nversion: 1\nowner: me\non: shop\nwhere: amuont > 1\nthen:\n  severity: huge\n  message: m\n"
+    refused = written.client.json("PUT", f"{written.api}/faulty", {"yaml": text}, If_None_Match="*")
+    assert (refused.status, refused.json["code"]) == (422, "invalid_rule")
+    assert refused.json["problems"][0]["line"] == 7
+    misspelt = text.replace("huge", "high")
+    check = written.client.json("POST", f"/api/v1/apps/{written.app}/rule-checks", {"yaml": misspelt}).json
+    assert [(one["line"], one["column"], one["path"]) for one in check["problems"]] == [(5, 8, "where")]
+    other = written.client.json("PUT", f"{written.api}/faulty", {"yaml": misspelt.replace("amuont", "amount").replace(
+        "id: faulty", "id: other")}, If_None_Match="*")  # fmt: skip
+    assert other.json["problems"][0]["path"] == "id"
+    assert written.client.json("PUT", f"{written.api}/faulty", {"yml": ""}, If_None_Match="*").status == 422
+    assert written.control() == before
+
+
+def test_a_rule_is_paused_and_rolled_back_under_new_numbers(written: Written) -> None:
+    etag = written.publish("turned", If_None_Match="*").headers["etag"]
+    etag = written.publish("turned", 2, "amount > 2", If_Match=etag).headers["etag"]
+    low = written.publish("turned", 2, "amount > 3", If_Match=etag)
+    assert (low.status, low.json["problems"][0]["path"]) == (422, "version")
+    paused = written.client.json("POST", f"{written.api}/turned/mode", {"mode": "paused"}, If_Match=etag)
+    assert (paused.status, paused.json["version"]) == (200, 3)
+    assert written.client.json("POST", f"{written.api}/turned/mode", {"mode": "off"}, If_Match=etag).status == 412
+    etag = paused.headers["etag"]
+    assert written.client.json("POST", f"{written.api}/turned/mode", {"mode": "off"}, If_Match=etag).status == 422
+    back = written.client.json("POST", f"{written.api}/turned/rollback", {"to": 1}, If_Match=etag)
+    assert (back.status, back.json["version"]) == (200, 4)
+    read = written.client.get(f"{written.api}/turned").json
+    assert (read["document"]["where"], read["slots"][0]["mode"]) == ("amount > 1", "live")
+
+
+def test_an_app_that_does_not_answer_gives_202(kafka: KafkaSettings) -> None:
+    topics = AppTopics(f"console-{uuid.uuid4().hex[:8]}")
+    ensure_topics(kafka, [control_topic(topics.control), TopicSpec(topics.status, 1)])
+    with serve(kafka, topics.app) as server:
+        body = {"yaml": text_of(rule("waits", tests=[])), "wait_ms": 0}
+        path = f"/api/v1/apps/{topics.app}/rules/waits"
+        answer = program(server).json("PUT", path, body, If_None_Match="*")
+    assert (answer.status, answer.json["status"]) == (202, None)
+
+
+def test_forms_publish_and_show_mistakes_and_lost_updates_with_the_text_kept(written: Written) -> None:
+    pages = f"/apps/{written.app}"
+    text = text_of(rule("formed", tests=[]))
+    made = written.pages.form(f"{pages}/new-rule", {"yaml": text, "etag": "*", "key": "f1", "do": "publish"})
+    assert (made.status, made.headers["location"].partition("?")[0]) == (303, f"{pages}/rules/formed")
+    said = written.pages.get(made.headers["location"])
+    assert "Version 1: accepted" in said.text
+    stale = {"yaml": text.replace('"version":1', '"version":2'), "etag": '"r0"', "key": "f2"}
+    lost = written.pages.form(f"{pages}/rules/formed/publish", stale)
+    assert lost.status == 412
+    assert "was changed meanwhile" in lost.text
+    assert "&#34;version&#34;:2" in lost.text
+    wrong = written.pages.form(f"{pages}/rules/formed/edit", {"yaml": "id: formed\nversion: x", "etag": "", "key": ""})
+    assert (wrong.status, "Mistakes" in wrong.text) == (200, True)
+
+
+@pytest.mark.parametrize(("role", "status"), [(Role.VIEWER, 403), (Role.OPERATOR, 403), (Role.AUTHOR, 403)])
+def test_who_may_not_publish_publishes_nothing(written: Written, role: Role, status: int) -> None:
+    before = written.control()
+    with serve(written.kafka, written.app, role=role) as server:
+        client = Written(written.kafka, written.app, program(server), browser(server))
+        refused = client.publish("refused", If_None_Match="*")
+        form = {"yaml": text_of(rule("refused", tests=[])), "etag": "*", "do": "publish"}
+        by_form = client.pages.form(f"/apps/{written.app}/new-rule", form)
+    assert (refused.status, refused.json["code"], by_form.status) == (status, "not_allowed", 403)
+    assert written.control() == before

@@ -1,0 +1,74 @@
+"""What tests of the console share: rules, events and lists with hostile texts, an app that ran once with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.web.server import ConsoleServer
+from rulecore.documents.rule import Rule, canonical_json
+from rulecore.lists.records import ListHead, list_records
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.settings import KafkaSettings
+from tests.harness.apps.explained_app import START, Event, ExplainedApp, run_app
+from tests.harness.servers.console import ConsoleClient
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'`{{7*7}}</script><script>alert(1)</script>"
+LARGE = "type = 'payment' and amount > 100"
+
+
+def rule(rule_id: str, version: int = 1, **entries: object) -> Rule:
+    then = {"severity": "high", "message": "{user_id} paid {amount}"}
+    document = {"id": rule_id, "version": version, "owner": HOSTILE, "on": "shop", "then": then, "where": LARGE}
+    test = {"name": HOSTILE, "events": [{"type": "payment", "user_id": "u1", "amount": 101}], "expect": [{}]}
+    return Rule.model_validate({**document, "description": HOSTILE, "tags": [HOSTILE], "tests": [test], **entries})
+
+
+def event(number: int, user: str = "u1", amount: float = 150) -> dict[str, object]:
+    time_ms = START + number * 1000
+    return {"event_id": f"e{number}", "ts": time_ms, "type": "payment", "user_id": user, "amount": amount}
+
+
+def text_of(one: Rule) -> str:
+    """Return a rule as YAML that a person might write."""
+    return canonical_json(one).decode()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An app, its console, and clients of it."""
+
+    app: ExplainedApp
+    server: ConsoleServer
+    program: ConsoleClient
+    browser: ConsoleClient
+
+    @property
+    def api(self) -> str:
+        """Where the API has the app."""
+        return f"/api/v1/apps/{self.app.name}"
+
+    @property
+    def pages(self) -> str:
+        """Where the pages of the app are."""
+        return f"/apps/{self.app.name}"
+
+
+def send_alert(kafka: KafkaSettings, app: str, body: bytes, key: bytes) -> None:
+    """Write a record to the alerts of an app."""
+    producer = clients.producer(kafka)
+    producer.produce(f"{app}.alerts", body, key)
+    producer.flush(10)
+
+
+def run_hostile_app(kafka: KafkaSettings, name: str) -> ExplainedApp:
+    """Run an app: three alerts, one of a hostile user, a dead letter, a list, a rejected rule."""
+    head = ListHead.model_validate(
+        {"list": "denied", "version": 1, "owner": HOSTILE, "of": "string", "description": HOSTILE}
+    )
+    controls = [
+        *list_records(head, [[HOSTILE]]),
+        ("seen", canonical_json(rule("seen"))),
+        ("wrong", b'{"id": "wrong", "version": 1, "owner": "<b>x</b>"}'),
+    ]
+    events: list[Event] = [event(0), event(1, HOSTILE), event(2, "u2"), b"{" + HOSTILE.encode()]
+    return run_app(kafka, name, controls, events)
