@@ -119,7 +119,10 @@ def split_into_cuts(job: Job, events: EventSet) -> list[pl.DataFrame]:
     rows = to_texts(frame).select(*fields, *times)
     if job.kind is Kind.ANALYTICS:
         place = [pl.lit(0, pl.Int32).alias(RAW_PARTITION), pl.int_range(pl.len()).alias(RAW_OFFSET)]
-        record = [pl.lit(None, pl.Binary).alias(RAW_KEY), to_json(frame).cast(pl.Binary).alias(RAW_VALUE)]
+        record: list[pl.Expr | pl.Series] = [
+            pl.lit(None, pl.Binary).alias(RAW_KEY),
+            to_json(frame).cast(pl.Binary).alias(RAW_VALUE),
+        ]
         rows = rows.with_columns(*record, *place)
     return [rows[start : start + job.per_cut] for start in range(0, rows.height, job.per_cut)]
 

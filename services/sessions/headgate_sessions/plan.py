@@ -7,7 +7,7 @@ event (``SessionPlan.events``); ``SessionPlan.columns`` are computed from the re
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headgate_sessions.settings import SessionsSettings
 from rulecore.errors import ExpressionError
@@ -24,7 +24,6 @@ from rulecore.language import (
     aggregates,
     columns,
     parse,
-    rebuild,
     render,
     replace_aggregates,
 )
@@ -47,7 +46,6 @@ from streamcore.aggregates import (
     Sum,
     Ties,
 )
-from streamcore.errors import ConfigError
 from streamcore.schema import BOOLEAN, LONG, STRING, TIMESTAMP, Kind, StreamSchema, Type
 
 #: Columns of an event after stage 1, beside those of arguments of aggregates.
@@ -210,7 +208,9 @@ class _PlanReader:
             with self.problems.at(path):
                 expr = parse(text, scope, field=path, expect=None)
                 if expr.type.is_nested:
-                    raise _wrong(path, text, f"a single value is needed, this is {expr.type}", "a part of it, or a text")
+                    raise _wrong(
+                        path, text, f"a single value is needed, this is {expr.type}", "a part of it, or a text"
+                    )
                 if not aggregates(expr) and not columns(expr):
                     raise _wrong(path, text, "a constant is no column of a session", "an aggregate, such as count(*)")
                 calls = {call: self._add_aggregate(call) for call in aggregates(expr)}
@@ -231,7 +231,7 @@ class _PlanReader:
             return None
         expr = inline(call.argument, self.known)
         if call.function == "count" and expr.type == BOOLEAN:
-            expr = Case.of((When(condition=expr, result=Literal.of(True)),), None)  # noqa: FBT003 - a literal
+            expr = Case.of((When(condition=expr, result=Literal.of(True)),), None)
         text = render(expr)
         name = f"({text})"  # brackets: no column of the engine or of this module has them
         self.fields[name] = ComputedField(name, expr, expr.type, nullable=True, text=text)
@@ -246,7 +246,7 @@ class _PlanReader:
             expr = ExpressionReader(self._readable, {}).value(text, path, type_)
         return inline(expr, self.known)
 
-    def _add(  # noqa: PLR0913 - an entry has that many properties
+    def _add(
         self,
         name: str,
         text: str,
@@ -262,7 +262,9 @@ class _PlanReader:
         with self.problems.at(path):
             expr = self._parse(text, path, type_)
             if kinds and expr.type.kind not in kinds:
-                raise _wrong(path, text, f"{' or '.join(kinds)} is needed, this is {expr.type}", "to_decimal(..., 12, 2)")
+                raise _wrong(
+                    path, text, f"{' or '.join(kinds)} is needed, this is {expr.type}", "to_decimal(..., 12, 2)"
+                )
             if as_text and expr.type != STRING:
                 if expr.type.is_nested:
                     raise _wrong(path, text, f"a single value is needed, this is {expr.type}", "a member of it")

@@ -176,5 +176,5 @@ class SessionsSettings(ServiceSettings):
                 "that are still accepted could not be checked for duplicates; raise it, or turn deduplication off (0)"
             )
         if self.gap.gap_ms > (self.max_length_ms or self.gap.gap_ms):
-            raise ValueError(f"max_length_ms: must not be below gap.gap_ms ({self.gap.gap_ms}), or all sessions are cut")
+            raise ValueError(f"max_length_ms: must not be below gap.gap_ms ({self.gap.gap_ms}); it would cut them all")
         return self

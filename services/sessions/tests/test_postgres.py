@@ -16,6 +16,7 @@ from streamcore.wire.arrow_ipc import to_table
 from tests.harness.apps.sessions_app import (
     CHECKOUT_GAP_MS,
     GAP_MS,
+    ROOT,
     late_events,
     new_settings,
     run_each_cut,

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from rulecore.errors import ExpressionError
 from rulecore.language import Scope, evaluate, parse
 from rulecore.language.columnar.compiler import to_polars
-from rulecore.errors import ExpressionError
 from rulecore.language.function_reference import (
     AGGREGATE_REFERENCE,
     FUNCTION_REFERENCE,

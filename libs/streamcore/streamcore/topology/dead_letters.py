@@ -42,8 +42,7 @@ class DeadLetterWriter:
         if RAW_VALUE not in rows.columns:
             values = LaneRows(self.lane, (), rows).values()
             return [
-                Record(self.lane, None, value, headers)
-                for value, headers in zip(values, reasons_headers, strict=True)
+                Record(self.lane, None, value, headers) for value, headers in zip(values, reasons_headers, strict=True)
             ]
         if rows[RAW_PARTITION].null_count():
             return self._with_rows_of_no_record(rows, codes, reasons)
