@@ -19,8 +19,8 @@ import orjson
 import polars as pl
 
 from bench.harness import operator_oracle
-from bench.harness.events import SCHEMA, EventSet, to_texts
-from bench.harness.jobs import Job, apply_options, from_json
+from bench.harness.events import SCHEMA, EventSet, to_json, to_texts
+from bench.harness.jobs import Job, Kind, apply_options, from_json
 from bench.harness.result import Result, show
 from bench.harness.yardstick import Yardstick
 from bench.spark.throughput import compare
@@ -34,6 +34,7 @@ from streamcore.topology.kernel import StatelessStageRunner
 from streamcore.topology.nodes import polars_dtype
 from streamcore.topology.simulation import Simulation
 from streamcore.watermark import NO_WATERMARK
+from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 _PER_CUT = 100_000
 _STREAM = StreamSchema.parse(SCHEMA)
@@ -101,18 +102,28 @@ def _run_operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
 def _run_simulation(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
     """Yield the output of the topology in a simulation."""
     simulation = Simulation(topology("bench", job))
-    cuts = [cut.select(_STREAM.names) for cut in split_into_cuts(job, events)]
+    cuts = [cut.drop(EVENT_MS) for cut in split_into_cuts(job, events)]
     yield pl.DataFrame()
     for cut in cuts:
         yield simulation.cut({_STREAM.name: cut})[LANE]
 
 
 def split_into_cuts(job: Job, events: EventSet) -> list[pl.DataFrame]:
-    """Return the events in order of event time, as a frame per cut with the columns that a topology reads."""
+    """Return the events in order of event time, as a frame per cut with the columns that a topology reads.
+
+    Events of the job ``analytics`` carry their records, as in the sessions app.
+    """
     frame = events.columns()
     fields = [pl.col(field.name).cast(polars_dtype(field.type)) for field in _STREAM.fields if field.name != "ts"]
     times = [pl.col("ts").cast(pl.Datetime("ms", "UTC")), pl.col("ts").alias(EVENT_MS)]
     rows = to_texts(frame).select(*fields, *times)
+    if job.kind is Kind.ANALYTICS:
+        place = [pl.lit(0, pl.Int32).alias(RAW_PARTITION), pl.int_range(pl.len()).alias(RAW_OFFSET)]
+        record: list[pl.Expr | pl.Series] = [
+            pl.lit(None, pl.Binary).alias(RAW_KEY),
+            to_json(frame).cast(pl.Binary).alias(RAW_VALUE),
+        ]
+        rows = rows.with_columns(*record, *place)
     return [rows[start : start + job.per_cut] for start in range(0, rows.height, job.per_cut)]
 
 

@@ -2,7 +2,7 @@
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sessions [--events N] [--early]
 
-It measures the operator alone with the aggregates of the app (``headgate_sessions.session_records``), with the state of
+It measures the operator alone with the aggregates of the app (``headgate_sessions.plan``), with the state of
 each cut committed to memory; the additional cost of each aggregate; and the whole topology in a simulation. Sessions
 are compared with DuckDB's.
 
@@ -19,18 +19,20 @@ from dataclasses import replace
 import polars as pl
 
 from bench.harness import operator_oracle
+from bench.harness.events import SCHEMA
 from bench.harness.in_process import split_into_cuts
 from bench.harness.jobs import ANALYTICS, Job
 from bench.harness.result import Figure, show
 from bench.harness.yardstick import Yardstick
 from bench.spark.throughput import compare
 from bench.spark.topologies import sessions_settings, topology
-from headgate_sessions.session_records import session_aggregates
+from headgate_sessions.plan import build_plan
 from streamcore.aggregates import Aggregate, Count
 from streamcore.durations import Milliseconds
 from streamcore.limits import StateSettings
 from streamcore.operators.base import MAIN, CutTime
 from streamcore.operators.windows.revised_operator import RevisedWindows
+from streamcore.schema import StreamSchema
 from streamcore.state.blob_store import MemoryBlobs
 from streamcore.state.state_log import StateLog
 from streamcore.topology.kernel import StatelessStageRunner
@@ -51,7 +53,7 @@ def main() -> None:
     cuts = split_into_cuts(job, job.events(arguments.events))
     million = arguments.events / 1e6
     policy = RevisionPolicy(1_000, at_end=True) if arguments.early else RevisionPolicy()
-    aggregates = session_aggregates(sessions_settings(job))
+    aggregates = build_plan(sessions_settings(job), StreamSchema.parse(SCHEMA)).aggregates
     with Yardstick() as yardstick:
         seconds, records = _run_operator(job, cuts, policy, aggregates)
         single = {
@@ -104,7 +106,7 @@ def _run_simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[fl
     """Return the CPU-seconds of the whole topology, after a comparison of its rows with the oracle's."""
     simulation = Simulation(topology("bench", job))
     (source,) = simulation.topology.sources
-    inputs = [cut.select(source.stream.names) for cut in cuts]
+    inputs = [cut.drop("__event_ms") for cut in cuts]
     begin = time.process_time()
     found = [simulation.cut({source.name: cut})["results"] for cut in inputs]
     seconds = time.process_time() - begin

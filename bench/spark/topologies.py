@@ -15,8 +15,9 @@ import polars as pl
 
 from bench.harness.events import SCHEMA
 from bench.harness.jobs import Job, Kind, from_json
-from headgate_sessions.app import build_sessions
-from headgate_sessions.event_columns import prepare_events
+from headgate.demo.shop.session_columns import shop_entries
+from headgate_sessions.app import build_sessions, compute_events
+from headgate_sessions.plan import build_plan
 from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
 from streamcore.aggregates import Count, Sum
@@ -46,7 +47,8 @@ _STREAM = StreamSchema.parse(SCHEMA)
 
 def topology(name: str, job: Job) -> Topology:
     """Build the topology of a job, with the output columns of Spark's side."""
-    events = source(_STREAM, bounded_out_of_orderness(Milliseconds(job.delay_ms)))
+    is_raw = job.kind is Kind.ANALYTICS  # as in the sessions app
+    events = source(_STREAM, bounded_out_of_orderness(Milliseconds(job.delay_ms)), raw=is_raw)
     return Topology(name, _results(events, job).sink(LANE, key="user_id"))
 
 
@@ -71,7 +73,9 @@ def _results(events: Stream, job: Job) -> Stream:
 def _analytics(events: Stream, job: Job) -> Stream:
     """Compute the sessions with the sessions app, as one record per session."""
     settings = sessions_settings(job)
-    return session_rows(build_sessions(prepare_events(events, settings, _STREAM), settings), settings).select(
+    plan = build_plan(settings, _STREAM)
+    computed, _ = compute_events(events, plan)
+    return session_rows(build_sessions(computed, settings, plan), plan).select(
         "user_id",
         pl.col("started_at").alias("start"),
         (pl.col("ended_at") + pl.duration(milliseconds=job.gap_ms)).alias("end"),
@@ -92,7 +96,8 @@ def sessions_settings(job: Job) -> SessionsSettings:
         "checkpoint": "unused",
         "jars": "unused",
         "stream": {"schema_file": "unused", "topic": "unused"},
-        "fields": {"page": "merchant"},
+        **shop_entries("merchant"),
+        "dashboard_metrics": None,
         "gap": {"gap_ms": job.gap_ms},
         "lateness_ms": 0,
         "early_ms": 0,

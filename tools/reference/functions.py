@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE, HIGHER_ORDER_REFERENCE
+from rulecore.language.function_reference import (
+    AGGREGATE_REFERENCE,
+    FUNCTION_REFERENCE,
+    HIGHER_ORDER_REFERENCE,
+    MORE_AGGREGATE_REFERENCE,
+    FunctionReference,
+)
 from rulecore.language.functions import ALIASES, FUNCTIONS
 from tools.reference.markdown import head
 
@@ -25,8 +32,17 @@ def page() -> str:
         lines += [f"- also spelt: {', '.join(f'`{alias}`' for alias in spellings)}"] if spellings else []
         lines += ["", "```sql", *entry.examples, "```", ""]
     lines += [Path(__file__).with_name("functions_tail.md").read_text(encoding="utf-8")]
-    lines += ["# Aggregates", "", "Aggregates are for `having`. Examples are over a column `amount`.", ""]
-    for name, entry in sorted(AGGREGATE_REFERENCE.items()):
-        lines += [f"## {name}", "", entry.summary, "", f"- result: {entry.result}", f"- NULL: {entry.nulls}", ""]
-        lines += ["```sql", *entry.examples, "```", ""]
+    about = "Aggregates are for `having` and for the columns of sessions. Examples are over a column `amount`."
+    lines += ["# Aggregates", "", about, "", *_aggregates(AGGREGATE_REFERENCE)]
+    about = (
+        "A session's columns may have these, too. There `count` of a condition is the number of events for which it is "
+        "TRUE, as `count_if` of Spark."
+    )
+    lines += ["# Aggregates of sessions alone", "", about, "", *_aggregates(MORE_AGGREGATE_REFERENCE)]
     return "\n".join(lines)
+
+
+def _aggregates(reference: Mapping[str, FunctionReference]) -> Iterator[str]:
+    for name, entry in sorted(reference.items()):
+        yield from (f"## {name}", "", entry.summary, "", f"- result: {entry.result}", f"- NULL: {entry.nulls}", "")
+        yield from ("```sql", *entry.examples, "```", "")

@@ -133,16 +133,27 @@ shards: 4
 stream:
   schema_file: visits.yaml
   topic: visits
+fields:
+  user: lower(user_id)
+derive:
+  kind: upper(type)
+columns:
+  landing: first(product_id)
+  products: count(distinct product_id)
+  forms: count(kind = 'FORM')
+  spent: coalesce(sum(amount), 0)
 gap:
   gap_ms: 1000
-  by_type:
-    form: 2000
-bounce:
-  of: pages
-  at_most: 1
+  expression: if(kind = 'FORM', 2000, 1000)
+  max_ms: 5000
+funnel:
+  - name: seen
+    when: kind = 'VIEW'
+  - name: bought
+    when: kind = 'PAYMENT' and amount > 0
 lateness_ms: 1000
 early_ms: 100
-max_pages: 10
+max_distinct: 10
 """
 RULES = """\
 app: fraud
@@ -225,8 +236,8 @@ def _wrong_lines(kind: str, path: Sequence[str], line: str, name: str | None, va
         yield line.replace(str(value), "'ord.*'")
     if name == "starting_offsets":
         yield "starting_offsets: yesterday"
-    if name == "of" and top == "bounce":
-        yield line.replace("pages", "bots")
+    if kind == "sessions" and value and (top in ("derive", "columns", "funnel") or name in ("user", "expression")):
+        yield from _wrong_expressions(path, line, name, value)
     if kind == "etl":
         yield from _wrong_mappings(path, line, name, value)
 
@@ -246,7 +257,17 @@ def _wrong_streams(path: Sequence[str], line: str, name: str | None, value: str 
 
 
 #: Entries whose names the author chooses, and lists of names.
-_FREE = {"model", "derive", "rules", "tests", "fields", "by_type"}
+_FREE = {"model", "derive", "columns", "rules", "tests", "fields", "by_type"}
+
+
+def _wrong_expressions(path: Sequence[str], line: str, name: str | None, value: str) -> Iterator[str]:
+    """Yield lines with an expression of a sessions document that is wrong."""
+    if path[0] == "funnel" and name != "when":
+        return
+    start = line[: len(line) - len(value)]
+    yield f"{start}nowhere({value})"
+    yield f"{start}({value}"
+    yield f"{start}{value} = nowhere"
 
 
 def _wrong_mappings(path: Sequence[str], line: str, name: str | None, value: str | None) -> Iterator[str]:
@@ -333,22 +354,21 @@ def test_mistakes_of_meaning_in_another_service_are_found_in_one_round_too(tmp_p
     (tmp_path / "visits.yaml").write_text(VISITS)
     file = tmp_path / "sessions.yaml"
     more = [
-        "fields: {user: usr, page: pag}",
-        "funnel: [view, view]",
-        "revenue: {adds: [payment], subtracts: [payment]}",
         "deduplicate_ms: 5",
-        "failed: {field: stat}",
+        "dashboard_metrics: {page: pag, amount: status}",
     ]
-    file.write_text("\n".join([SESSIONS.rstrip("\n"), *more]))
-    first = len(SESSIONS.splitlines()) + 1
+    text = SESSIONS.replace("  user: lower(user_id)", "  user: usr\n  event_id: event_id").replace(
+        "name: bought", "name: seen"
+    )
+    file.write_text("\n".join([text.rstrip("\n"), *more]))
+    lines = text.splitlines()
     problems = check_document(find_service("sessions"), file).problems
-    assert [(one.path, one.place.line - first) for one in problems] == [
-        ("fields.user", 0),
-        ("fields.page", 0),
-        ("funnel", 1),
-        ("revenue", 2),
-        ("deduplicate_ms", 3),
-        ("failed.field", 4),
+    assert [(one.path, one.place.line) for one in problems] == [
+        ("fields.user", lines.index("  user: usr") + 1),
+        ("funnel", lines.index("funnel:") + 1),
+        ("deduplicate_ms", len(lines) + 1),
+        ("dashboard_metrics.page", len(lines) + 2),
+        ("dashboard_metrics.amount", len(lines) + 2),
     ]
 
 

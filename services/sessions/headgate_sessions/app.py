@@ -2,10 +2,10 @@
 
 ::
 
-    <stream topic> ─▶ decode, prepare ─▶ deduplicate by event id ─┬▶ by user: sessions ──▶ <app>.sessions
+    <stream topic> ─▶ decode, compute ─▶ deduplicate by event id ─┬▶ by user: sessions ──▶ <app>.sessions
                                                                   ├▶ by minute ──────────▶ <app>.activity, <app>.revenue
                                                                   └▶ in sliding windows ─▶ <app>.active, <app>.top
-    late events ─▶ <app>.late         undecodable records ─▶ <app>.deadletters          (one transaction)
+    late events ─▶ <app>.late         records that fail ─▶ <app>.deadletters            (one transaction)
 
 PostgreSQL gets the rows of the lanes that the settings name, in a transaction of its own, before that of Kafka.
 """
@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headgate_sessions.dashboard_metrics import dashboard_metrics
-from headgate_sessions.event_columns import prepare_events
-from headgate_sessions.session_records import session_aggregates, session_rows
+from headgate_sessions.plan import AT, EVENT_ID, GAP, PERIOD, USER, SessionPlan, build_plan
+from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import KEYS, SESSIONS, table_lane
 from rulecore.documents.status import answer_record
+from rulecore.mapping.types import CODE, REASON
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
@@ -35,6 +36,7 @@ from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.windowing import RevisionPolicy, Session
 from streamcore.wire.lanes import LATE
+from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
     from streamcore.engine.report import Listeners
@@ -47,14 +49,23 @@ def build_topology(settings: SessionsSettings, schema: StreamSchema | None = Non
 
     ``schema``: of the stream; None: that of its file.
     """
-    schema = schema or settings.stream.stream_schema()
-    events = prepare_events(source(schema, settings.watermark), settings, schema)
-    if settings.deduplicate_ms:
-        by_id = events.key_by("event_id")
+    plan = build_plan(settings, schema or settings.stream.stream_schema())
+    events, failed = compute_events(source(plan.schema, settings.watermark, raw=True), plan)
+    if settings.deduplicates:
+        by_id = events.key_by(EVENT_ID)
         events = by_id.deduplicate(Milliseconds(settings.deduplicate_ms), max_ids=settings.max_ids, late_to=LATE)
-    lanes = {SESSIONS: session_rows(build_sessions(events, settings), settings), **dashboard_metrics(events, settings)}
+    sessions = session_rows(build_sessions(events, settings, plan), plan)
+    lanes = {SESSIONS: sessions, **dashboard_metrics(events, settings)}
     sinks = [rows.sink(lane, key=KEYS[lane]) for lane, rows in lanes.items()]
-    return Topology(settings.app, *sinks, *_table_sinks(lanes, settings))
+    return Topology(settings.app, *sinks, failed, *_table_sinks(lanes, settings))
+
+
+def compute_events(events: Stream, plan: SessionPlan) -> tuple[Stream, SinkNode]:
+    """Return the events with the columns of the plan, and the lane of the dead letters of those that failed."""
+    computed = events.flat_map(plan.events)
+    kept = [name for name in computed.schema if name not in (CODE, REASON)]
+    failed = computed.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON)
+    return computed.filter(pl.col(CODE).is_null()).select(*kept), failed
 
 
 def _table_sinks(lanes: Mapping[str, Stream], settings: SessionsSettings) -> list[SinkNode]:
@@ -66,15 +77,21 @@ def _table_sinks(lanes: Mapping[str, Stream], settings: SessionsSettings) -> lis
     return [available[lane].table(lane) for lane in requested]
 
 
-def build_sessions(events: Stream, settings: SessionsSettings) -> Stream:
+def build_sessions(events: Stream, settings: SessionsSettings, plan: SessionPlan) -> Stream:
     """Return the revisions of the sessions, which are built from the events that have a user."""
-    user_events = events.filter(pl.col("user_id").is_not_null()).key_by("user_id")
-    windows = user_events.window(Session(Milliseconds(settings.gap.gap_ms), "gap_ms" if settings.gap.by_type else None))
+    gap = None if settings.gap.expression is None else GAP
+    read = {USER, GAP, *plan.inputs, *ORIGIN}
+    of_users = events.filter(pl.col(USER).is_not_null()).select(*(name for name in events.schema if name in read))
+    if settings.max_length_ms is None:
+        by_user = of_users.key_by(USER)
+    else:  # events on two sides of a multiple of it have two keys, so no event can join their sessions
+        by_user = of_users.map(**{PERIOD: pl.col(AT).dt.epoch("ms") // settings.max_length_ms}).key_by(USER, PERIOD)
+    windows = by_user.window(Session(Milliseconds(settings.gap.gap_ms), gap))
     policy = RevisionPolicy(Milliseconds(settings.early_ms), at_end=settings.early_ms > 0)
     return (
         windows.allowed_lateness(Milliseconds(settings.lateness_ms))
         .late_to(LATE)
-        .revise(policy, SESSIONS, **session_aggregates(settings))
+        .revise(policy, SESSIONS, **plan.aggregates)
     )
 
 

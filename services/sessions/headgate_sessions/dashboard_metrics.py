@@ -6,12 +6,13 @@ emitted once, when the watermark has passed the window.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import polars as pl
 
+from headgate_sessions.plan import AMOUNT, CURRENCY, PAGE, USER
 from headgate_sessions.settings import DashboardMetricsDocument, SessionsSettings
-from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, TOP
+from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, TOP, row_lanes
 from streamcore.aggregates import ApproxDistinct, Count, Sum, TopN
 from streamcore.durations import Milliseconds
 from streamcore.topology.stream import Stream
@@ -20,14 +21,16 @@ from streamcore.windowing import RevisionPolicy, Sliding, Tumbling
 
 def dashboard_metrics(events: Stream, settings: SessionsSettings) -> Mapping[str, Stream]:
     """Return the stream of each metric, by lane; none if the settings turn metrics off."""
-    if settings.dashboard_metrics is None:
+    metrics = settings.dashboard_metrics
+    if metrics is None:
         return {}
-    return {
-        ACTIVITY: _activity(events, settings.dashboard_metrics, settings.lateness_ms),
-        REVENUE: _revenue(events, settings.dashboard_metrics, settings.lateness_ms),
-        ACTIVE: _active(events, settings.dashboard_metrics),
-        TOP: _top(events, settings.dashboard_metrics),
+    build: Mapping[str, Callable[[], Stream]] = {
+        ACTIVITY: lambda: _activity(events, metrics, settings.lateness_ms),
+        REVENUE: lambda: _revenue(events, metrics, settings.lateness_ms),
+        ACTIVE: lambda: _active(events, metrics),
+        TOP: lambda: _top(events, metrics),
     }
+    return {lane: build[lane]() for lane in row_lanes(settings) if lane in build}
 
 
 def _activity(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
@@ -39,7 +42,7 @@ def _activity(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: in
         RevisionPolicy(Milliseconds(metrics.early_ms), at_end=True),
         ACTIVITY,
         events=Count(),
-        users=ApproxDistinct("user_id"),
+        users=ApproxDistinct(USER),
     )
     return revisions.select(pl.col("window_start").alias("minute"), "events", "users", "is_final", "revision")
 
@@ -47,10 +50,10 @@ def _activity(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: in
 def _revenue(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
     """Return the revenue and the number of payments of each minute and currency."""
     money_events = (
-        events.filter(pl.col("money").is_not_null()).key_by("currency").window(Tumbling(Milliseconds(metrics.every_ms)))
+        events.filter(pl.col(AMOUNT).is_not_null()).key_by(CURRENCY).window(Tumbling(Milliseconds(metrics.every_ms)))
     )
     revisions = money_events.allowed_lateness(Milliseconds(lateness_ms)).revise(
-        RevisionPolicy(Milliseconds(metrics.early_ms), at_end=True), REVENUE, revenue=Sum("money"), payments=Count()
+        RevisionPolicy(Milliseconds(metrics.early_ms), at_end=True), REVENUE, revenue=Sum(AMOUNT), payments=Count()
     )
     return revisions.select(
         pl.col("window_start").alias("minute"), "currency", "revenue", "payments", "is_final", "revision"
@@ -60,7 +63,7 @@ def _revenue(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int
 def _active(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
     """Return the approximate number of users of each sliding window."""
     windows = events.key_by().window(Sliding(Milliseconds(metrics.active_ms), Milliseconds(metrics.active_every_ms)))
-    return windows.aggregate(ACTIVE, users=ApproxDistinct("user_id")).select(
+    return windows.aggregate(ACTIVE, users=ApproxDistinct(USER)).select(
         pl.col("window_start").alias("since"), pl.col("window_end").alias("until"), "users"
     )
 
@@ -68,8 +71,8 @@ def _active(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
 def _top(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
     """Return the pages with the most events of each sliding window, by rank."""
     windows = (
-        events.filter(pl.col("page").is_not_null())
-        .key_by("page")
+        events.filter(pl.col(PAGE).is_not_null())
+        .key_by(PAGE)
         .window(Sliding(Milliseconds(metrics.top_ms), Milliseconds(metrics.top_every_ms)))
     )
     # Sliding windows end at multiples of top_every_ms. So the counts of one sliding window, and no others, are in the

@@ -1,84 +1,70 @@
 """The settings of the sessions app as one document: YAML or JSON, checked before anything starts.
 
-Only these settings define the meaning of an event: which field names the user, which types of events are steps of the
-funnel, bring money or keep a session open for longer.
+Only these settings define the meaning of an event. ``headgate_sessions.plan`` checks the names and expressions.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import AppName, ServiceSettings
 from streamcore.sinks.postgres.settings import PostgresSettings
+from streamcore.windowing.assigners import MAX_GAP_MS
 
 MINUTE_MS = 60_000
-#: The type of every event of a stream without a type field.
-DEFAULT_TYPE = "event"
+DAY_MS = 24 * 60 * MINUTE_MS
 
-Names = tuple[str, ...]
-NonEmptyNames = Annotated[Names, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+GapMs = Annotated[int, Field(gt=0, le=MAX_GAP_MS)]
 
 
 class FieldsDocument(Document):
-    """Fields of the stream that the app reads; event time is declared by the stream itself."""
+    """What the app needs of every event, as expressions over the fields of the stream; a name is one."""
 
-    user: str = Field(default="user_id", description="Field with the user; events without a user belong to no session.")
+    user: str = Field(default="user_id", description="The user; events without a user belong to no session.")
     event_id: str | None = Field(
-        default="event_id", description="Field with the event's id, for deduplication; null if events have none."
+        default=None, description="The event's id, for deduplication; null: events are not deduplicated here."
     )
-    type: str | None = Field(
-        default="type", description="Field with the type of the event; null if the stream has none."
-    )
-    page: str = Field(default="product_id", description="Field with the page or product that was viewed.")
-    amount: NonEmptyNames = Field(
-        default=("amount",), description="Fields whose product is the amount, such as quantity and price."
-    )
-    currency: str | None = Field(
-        default="currency", description="Field with the currency; null if all amounts have the same currency."
-    )
-
-
-class FailedDocument(Document):
-    """Which events have failed. A failed event is counted, but is no step of the funnel and does not change the
-    revenue."""
-
-    field: str = Field(default="status", description="Field that shows whether the event failed.")
-    values: NonEmptyNames = Field(default=("declined", "failed"), description="Values of that field that mean failure.")
-
-
-class RevenueDocument(Document):
-    """Event types whose amount is added to the revenue or subtracted from it."""
-
-    adds: NonEmptyNames = Field(default=("payment",), description="Event types whose amount is added to the revenue.")
-    subtracts: Names = Field(
-        default=("refund",), description="Event types whose amount is subtracted from the revenue."
-    )
-
-
-class BounceDocument(Document):
-    """A bounce is a session with few events, or few distinct pages, that did not convert."""
-
-    of: Literal["events", "pages"] = Field(default="events", description="What is counted: events, or distinct pages.")
-    at_most: Positive = Field(default=1, description="Highest count of a bounce.")
 
 
 class GapDocument(Document):
     """Inactivity that ends a session."""
 
-    gap_ms: Positive = Field(
+    gap_ms: GapMs = Field(
         default=30 * MINUTE_MS, description="Milliseconds without an event after which a session ends."
     )
-    by_type: dict[str, Positive] = Field(
-        default_factory=dict, description="Gap in milliseconds after an event of this type, instead of gap_ms."
+    expression: str | None = Field(
+        default=None,
+        description="Gap in milliseconds after an event, instead of gap_ms, such as if(kind = 'form', 3600000, "
+        "1800000). An event for which it is null or not from 1 to max_ms is a dead letter.",
     )
+    max_ms: GapMs = Field(default=DAY_MS, description="Longest gap that expression may give, in milliseconds.")
+
+
+class FunnelStepDocument(Document):
+    """A step of the funnel."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)] = Field(description="Name of the step, for views.")
+    when: str = Field(description="Condition of the events that are this step; an event may be several steps.")
 
 
 class DashboardMetricsDocument(Document):
     """Metrics for a dashboard."""
 
+    page: str | None = Field(
+        default=None, description="Page or product of an event, as an expression, for the lane top; null: no such lane."
+    )
+    amount: str | None = Field(
+        default=None,
+        description="Money of an event, as an expression with a long or decimal, for the lane revenue; null: no such "
+        "lane. It is negative for a refund, and null for an event without money.",
+    )
+    currency: str | None = Field(
+        default=None, description="Currency of amount, as an expression; null if all amounts have the same currency."
+    )
     every_ms: Positive = Field(default=MINUTE_MS, description="Length of the counting windows in milliseconds.")
     early_ms: NotNegative = Field(
         default=5_000,
@@ -115,6 +101,7 @@ class SessionsSettings(ServiceSettings):
     """Settings of the sessions app."""
 
     preload: ClassVar[tuple[str, ...]] = (
+        "headgate_sessions.session_records",
         "streamcore.topology.kernel",
         "streamcore.operators.windows.revised_operator",
         "streamcore.operators.windows.operator",
@@ -126,22 +113,31 @@ class SessionsSettings(ServiceSettings):
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )
     stream: StreamDocument = Field(description="Stream of user events: its schema file and topic.")
-    fields: FieldsDocument = Field(default=FieldsDocument(), description="Fields of the stream that the app reads.")
+    fields: FieldsDocument = Field(default=FieldsDocument(), description="What the app needs of every event.")
+    derive: dict[Name, str] = Field(
+        default_factory=dict,
+        description="Values of an event that several expressions need: name and expression over the stream's fields. "
+        "Columns, steps and the like may read them by name.",
+    )
+    columns: dict[Name, str] = Field(
+        default_factory=dict,
+        description="Columns of a session of your own: name and expression with aggregates over the fields of its "
+        "events, such as first(url), count(distinct device), count(kind = 'form') or sum(bytes) / 1024.",
+    )
     gap: GapDocument = Field(default=GapDocument(), description="Inactivity that ends a session.")
-    funnel: Annotated[NonEmptyNames, Field(max_length=30)] = Field(
-        default=("view", "cart_add", "checkout", "payment"),
-        description="Event types that are the steps of the funnel, in order, each once.",
+    max_length_ms: Positive | None = Field(
+        default=None,
+        description="Longest session in milliseconds: sessions are cut at the multiples of it since 1970 (UTC), as at "
+        "midnight for 86400000; null: no session is cut.",
     )
-    conversion: str = Field(default="payment", description="Event type that makes a session converted.")
-    revenue: RevenueDocument = Field(default=RevenueDocument(), description="Event types that change the revenue.")
-    failed: FailedDocument | None = Field(
-        default=FailedDocument(), description="How failed events are recognised; null if none fail."
+    funnel: Annotated[tuple[FunnelStepDocument, ...], Field(max_length=30)] = Field(
+        default=(), description="Steps of the funnel in order; without any, sessions have no funnel_step."
     )
-    bounce: BounceDocument = Field(default=BounceDocument(), description="When a session counts as a bounce.")
     lateness_ms: NotNegative = Field(
         default=10 * MINUTE_MS,
         description="How far behind the watermark, in milliseconds, an event is still accepted; a session is final "
-        "when the watermark is this far past its end.",
+        "when the watermark is this far past its end. Lateness is that of the event itself; Flink's is that of the end "
+        "of the event's session, which is later by the gap.",
     )
     early_ms: NotNegative = Field(
         default=MINUTE_MS,
@@ -150,12 +146,12 @@ class SessionsSettings(ServiceSettings):
     )
     deduplicate_ms: NotNegative = Field(
         default=60 * MINUTE_MS,
-        description="Most milliseconds of event time between two events with the same id for the second to be a "
-        "duplicate; 0 turns deduplication off.",
+        description="Most milliseconds of event time between two events with the same fields.event_id for the second "
+        "to be a duplicate; 0 turns deduplication off.",
     )
     max_ids: Positive = Field(default=10_000_000, description="Most event ids that one shard keeps for deduplication.")
-    max_pages: Positive = Field(
-        default=10_000, description="Most distinct pages that are counted exactly in one session."
+    max_distinct: Positive = Field(
+        default=10_000, description="Most distinct values that count(distinct ...) counts exactly in one session."
     )
     dashboard_metrics: DashboardMetricsDocument | None = Field(
         default=DashboardMetricsDocument(), description="Metrics for a dashboard; null turns them off."
@@ -164,17 +160,21 @@ class SessionsSettings(ServiceSettings):
         default=None, description="PostgreSQL sink for the same rows; its tables name the lanes with the suffix _table."
     )
 
+    @property
+    def deduplicates(self) -> bool:
+        """Whether the app drops events with the same id."""
+        return self.fields.event_id is not None and self.deduplicate_ms > 0
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if len(set(self.funnel)) < len(self.funnel):
-            raise ValueError("funnel: an event type appears twice; each may be one step only")
-        if both := sorted(set(self.revenue.adds).intersection(self.revenue.subtracts)):
-            raise ValueError(f"revenue: {both[0]!r} is both added and subtracted; leave it out of one")
-        if 0 < self.deduplicate_ms < self.lateness_ms:
+        names = [step.name for step in self.funnel]
+        if len(set(names)) < len(names):
+            raise ValueError("funnel: two steps have the same name")
+        if self.deduplicates and self.deduplicate_ms < self.lateness_ms:
             raise ValueError(
                 f"deduplicate_ms ({self.deduplicate_ms}) must not be below lateness_ms ({self.lateness_ms}), or events "
                 "that are still accepted could not be checked for duplicates; raise it, or turn deduplication off (0)"
             )
-        if self.deduplicate_ms and self.fields.event_id is None:
-            raise ValueError("deduplicate_ms needs fields.event_id; set it to 0 for events without ids")
+        if self.gap.gap_ms > (self.max_length_ms or self.gap.gap_ms):
+            raise ValueError(f"max_length_ms: must not be below gap.gap_ms ({self.gap.gap_ms}); it would cut them all")
         return self

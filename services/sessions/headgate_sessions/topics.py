@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headgate_sessions.settings import SessionsSettings
 from streamcore.wire.lanes import DEAD_LETTERS, LATE, STATUS
 
@@ -19,13 +21,28 @@ KEYS = {
     ACTIVE: ("until",),
     TOP: ("until", "rank"),
 }
+_TABLE = "_table"
 
 
 def table_lane(lane: str) -> str:
     """Return the name of the lane that sends the rows of ``lane`` to a table."""
-    return f"{lane}_table"
+    return f"{lane}{_TABLE}"
+
+
+def lane_of_table(name: str) -> str:
+    """Return the lane whose rows a table lane has."""
+    return name.removesuffix(_TABLE)
+
+
+def row_lanes(settings: SessionsSettings) -> Mapping[str, tuple[str, ...]]:
+    """Return the lanes of rows that the settings ask for, with their keys."""
+    metrics = settings.dashboard_metrics
+    absent = {ACTIVITY, ACTIVE, REVENUE, TOP} if metrics is None else set()
+    if metrics is not None:
+        absent = {lane for lane, value in ((REVENUE, metrics.amount), (TOP, metrics.page)) if value is None}
+    return {lane: key for lane, key in KEYS.items() if lane not in absent}
 
 
 def lanes(settings: SessionsSettings) -> tuple[str, ...]:
     """Return the lanes that are topics."""
-    return (*(KEYS if settings.dashboard_metrics else (SESSIONS,)), LATE, DEAD_LETTERS, STATUS)
+    return (*row_lanes(settings), LATE, DEAD_LETTERS, STATUS)

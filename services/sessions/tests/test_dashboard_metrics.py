@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 import polars as pl
 import pytest
 
+from headgate.demo.shop.session_columns import shop_metrics
 from streamcore.topology.simulation import SimulationResult
 from tests.harness.apps.sessions_app import new_settings, run_cuts, shop_events
 
 EVENTS = 3_000
 MINUTE_MS = 60_000
 TOP_MS = 180_000
-DASHBOARD_METRICS = {"early_ms": 1_500, "top_ms": TOP_MS, "top_every_ms": MINUTE_MS}
+DASHBOARD_METRICS = {**shop_metrics(), "early_ms": 1_500, "top_ms": TOP_MS, "top_every_ms": MINUTE_MS}
 
 
 @pytest.fixture(scope="module")
@@ -104,4 +105,4 @@ def test_top_pages_are_ranked_by_their_events(result: SimulationResult, on_time_
 
 
 def test_an_app_without_dashboard_metrics_has_no_lanes_for_them(events: pl.DataFrame) -> None:
-    assert set(run_cuts(new_settings(), events, [1_000]).lanes) == {"sessions", "late"}
+    assert set(run_cuts(new_settings(), events, [1_000]).lanes) == {"sessions"}

@@ -17,6 +17,7 @@ from tests.harness.apps.sessions_app import (
     CHECKOUT_GAP_MS,
     GAP_MS,
     ROOT,
+    late_events,
     new_settings,
     run_each_cut,
     shop_events,
@@ -60,7 +61,7 @@ def test_the_tables_equal_the_oracle_though_a_cut_is_written_twice(database: Dat
     for batch, result in enumerate(run_each_cut(settings, events, ENDS)):
         rows = {lane: to_table(frame) for lane, frame in result.lanes.items() if lane.endswith("_table")}
         filled = {lane: table for lane, table in rows.items() if table.num_rows}
-        late += result["late"]["event_id"].to_list() if result["late"].height else []
+        late += late_events(result, events)["event_id"].to_list()
         assert not sink.write(cut_id(batch), filled).rejected
         if batch == 7:  # a crash after the commit: another process writes the cut again
             sink.close()

@@ -15,16 +15,21 @@ from streamcore.errors import ConfigError
 from tests.harness.apps.sessions_app import new_settings, run_cuts, shop_events, table_settings
 
 WRONG = {
-    "one step": {"funnel": ["view", "view"]},
-    "both added and subtracted": {"revenue": {"adds": ["payment"], "subtracts": ["payment"]}},
+    "two steps have the same name": {"funnel": [{"name": "a", "when": "type = 'view'"}] * 2},
     "must not be below lateness_ms": {"lateness_ms": 20_000, "deduplicate_ms": 10_000},
-    "needs fields.event_id": {"fields": {"event_id": None}},
+    "must not be below gap.gap_ms": {"max_length_ms": 1_000},
     "must be a multiple": {"dashboard_metrics": {"active_ms": 100_000, "active_every_ms": 60_000}},
+    r"columns\.Devices": {"columns": {"Devices": "count(*)"}},
 }
 MISSING = {
-    "fields.user: stream shop has no field 'customer'": {"fields": {"user": "customer"}},
-    "fields.amount.0: field 'status' is string": {"fields": {"amount": ["status"]}},
-    "failed.field: stream shop has no field 'state'": {"failed": {"field": "state"}},
+    r"fields\.user:1:1: unknown column customer": {"fields": {"user": "customer"}},
+    r"dashboard_metrics\.amount:1:1: long or decimal is needed": {"dashboard_metrics": {"amount": "status"}},
+    r"columns\.users:1:16: unknown column state": {"columns": {"users": "count(distinct state)"}},
+    r"columns\.events: every session has a column 'events'": {"columns": {"events": "count(*)"}},
+    r"columns\.one:1:1: a constant is no column": {"columns": {"one": "1"}},
+    r"funnel\.0\.when:1:1: a condition is needed": {"funnel": [{"name": "a", "when": "type"}]},
+    r"gap\.expression:1:1: long is needed": {"gap": {"expression": "type"}},
+    r"derive\.type: 'type' is a field": {"derive": {"type": "upper(type)"}},
 }
 
 

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from headgate.demo.shop.session_columns import shop_metrics
 from headgate_sessions.app import build_topology
 from headgate_sessions.topics import ACTIVE, ACTIVITY, KEYS, REVENUE, SESSIONS, TOP, table_lane
 from streamcore.topology.simulation import SimulationResult
@@ -20,12 +21,15 @@ from tests.harness.apps.sessions_app import ROOT, new_settings, run_cuts, select
 
 TABLES = {SESSIONS: "session", ACTIVITY: "activity", REVENUE: "revenue", ACTIVE: "active", TOP: "top"}
 TYPES = {"large_string": "VARCHAR", "int64": "BIGINT", "bool": "BOOLEAN", "decimal128(38, 2)": "DECIMAL(18,3)"}
+TYPES["decimal128(18, 2)"] = TYPES["decimal128(38, 2)"]
 SQL = ROOT / "services" / "sessions" / "headgate_sessions" / "sql"
 
 
 @pytest.fixture(scope="module")
 def result() -> SimulationResult:
-    settings = new_settings(dashboard_metrics={"top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000)
+    settings = new_settings(
+        dashboard_metrics={**shop_metrics(), "top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000
+    )
     return run_cuts(settings, shop_events(2_000), range(200, 2_000, 200))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from headgate.demo.shop.session_columns import shop_entries, shop_metrics
 from headgate.demo.shop.settings import RecordFate, ShopSettings
 from headgate.demo.shop.stream import records
 from headgate_sessions.app import build_topology
@@ -30,7 +31,9 @@ def new_settings(stream: str = "shop", /, **changes: object) -> SessionsSettings
         "checkpoint": "/nowhere",
         "jars": "/nowhere",
         "stream": {"schema_file": str(ROOT / "streams" / f"{stream}.yaml"), "topic": stream},
-        "gap": {"gap_ms": GAP_MS, "by_type": {"checkout": CHECKOUT_GAP_MS}},
+        "fields": {"user": "user_id", "event_id": "event_id"},
+        "gap": {"gap_ms": GAP_MS, "expression": f"if(type = 'checkout', {CHECKOUT_GAP_MS}, {GAP_MS})"},
+        **shop_entries(),
         "lateness_ms": 30_000,
         "early_ms": 0,
         "dashboard_metrics": None,
@@ -48,20 +51,17 @@ def table_settings() -> dict[str, object]:
         "top_table": {"table": "sessions.top", "key": ["until", "rank"]},
     }
     postgres = {"host": "localhost", "database": "shop", "user": "sessions", "tables": tables}
-    return {"dashboard_metrics": {}, "postgres": postgres}
+    return {"dashboard_metrics": {**shop_metrics()}, "postgres": postgres}
 
 
 def retail_settings(**changes: object) -> SessionsSettings:
     """Return settings for invoice lines: no types, no ids, one currency."""
-    fields = {"user": "customer_id", "event_id": None, "type": None, "page": "stock_code", "currency": None}
     given: dict[str, object] = {
-        "fields": fields | {"amount": ["quantity", "unit_price"]},
+        "fields": {"user": "customer_id"},
+        "derive": {},
+        "columns": {"pages": "count(distinct stock_code)", "revenue": "coalesce(sum(quantity * unit_price), 0)"},
+        "funnel": [],
         "gap": {"gap_ms": 1_800_000},
-        "funnel": ["event"],
-        "conversion": "event",
-        "revenue": {"adds": ["event"], "subtracts": []},
-        "failed": None,
-        "deduplicate_ms": 0,
         "max_out_of_orderness_ms": 7_200_000,
         "max_future_ms": 10**15,
     }
@@ -136,6 +136,11 @@ def _restart(topology: Topology, before: Simulation, shards: int) -> Simulation:
     after = Simulation(topology, shards=shards, blobs=before.blobs)
     after.offsets, after.seen = before.offsets, before.seen
     return after
+
+
+def late_events(result: SimulationResult, events: pl.DataFrame) -> pl.DataFrame:
+    """Return the events whose records are in the late lane. The offset of an event is its number."""
+    return events[[int(dict(record.headers)["source_offset"]) for record in result.late]]
 
 
 def select_final(records: pl.DataFrame) -> pl.DataFrame:

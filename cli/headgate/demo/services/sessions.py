@@ -11,9 +11,10 @@ from headgate.console.messages import Print
 from headgate.demo.service import LiveView, Server, ServiceContext, ServiceRun, Verifier
 from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database
 from headgate.demo.shop.feed import Feed, shop_feed
+from headgate.demo.shop.session_columns import shop_entries, shop_metrics
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import AppNames
-from headgate_sessions.settings import SessionsSettings
+from headgate_sessions.settings import DashboardMetricsDocument, FieldsDocument, SessionsSettings
 from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, SESSIONS, TOP, table_lane
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
@@ -89,7 +90,10 @@ class SessionsService:
             parallelism=PARALLELISM,
             output_retention_ms=RETENTION_MS,
             early_ms=_EARLY_MS,
+            fields=FieldsDocument(event_id="event_id"),
+            dashboard_metrics=DashboardMetricsDocument(**shop_metrics()),
             postgres=self.database.settings(),
+            **shop_entries(),
         )
 
     def app_topics(self, settings: ServiceSettings) -> list[TopicSpec]:

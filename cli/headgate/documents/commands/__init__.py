@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _ALL = ("check", "run", "try")
-_ETL = ("diff", "explain", "graph", "test")
+_MORE = {"etl": ("diff", "explain", "graph", "tables", "test"), "sessions": ("tables",)}
 
 
 def import_paths(service: str) -> Mapping[str, str]:
     """Return the import paths of the commands that a service has, for ``LazyGroup``."""
-    names = (*_ALL, *(_ETL if service == "etl" else ()))
+    names = (*_ALL, *_MORE.get(service, ()))
     return {name: f"{__name__}.{'trial' if name == 'try' else name}:{service}" for name in names}

@@ -46,7 +46,9 @@ TypeText = Annotated[Type, PlainValidator(_parse_type), PlainSerializer(str, ret
 ArithmeticOp = Constant["+", "-", "*", "/", "%"]
 ComparisonOp = Constant["=", "<>", "<", "<=", ">", ">=", "<=>"]
 HigherOrderFunction = Constant["exists", "forall", "filter", "transform"]
-AggregateFunction = Constant["count", "sum", "avg", "stddev", "min", "max", "count_distinct"]
+AggregateFunction = Constant[
+    "count", "sum", "avg", "stddev", "min", "max", "count_distinct", "approx_count_distinct", "first", "last"
+]
 
 
 class _AnyNode:

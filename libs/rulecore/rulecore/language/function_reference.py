@@ -506,3 +506,25 @@ AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
         "Sum, exact for longs and decimals.", "the argument's type, widened", ("sum(amount) > 1000",), _IGNORES_NULL
     ),
 }
+
+#: Of the aggregates that only a session has (``functions.MORE_AGGREGATES``).
+MORE_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
+    "approx_count_distinct": FunctionReference(
+        "Number of different values by HyperLogLog: standard error 1.6 %, bounded memory.",
+        "long",
+        ("approx_count_distinct(amount) >= 1000",),
+        "ignores NULL; never NULL",
+    ),
+    "first": FunctionReference(
+        "Value of the earliest event by event time; of events at the same time, the least.",
+        "the argument's type, which is no double",
+        ("first(amount) > 100",),
+        _IGNORES_NULL,
+    ),
+    "last": FunctionReference(
+        "Value of the latest event by event time; of events at the same time, the greatest.",
+        "the argument's type, which is no double",
+        ("last(amount) > first(amount)",),
+        _IGNORES_NULL,
+    ),
+}

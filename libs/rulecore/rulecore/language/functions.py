@@ -41,6 +41,7 @@ __all__ = [
     "ALIASES",
     "FUNCTIONS",
     "HIGHER_ORDER",
+    "MORE_AGGREGATES",
     "OF_ARRAYS",
     "TRUNC_UNITS",
     "FunctionSignature",
@@ -49,6 +50,8 @@ __all__ = [
 ]
 
 AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
+#: Aggregates that only ``Scope.more_aggregates`` accepts.
+MORE_AGGREGATES = ("approx_count_distinct", "first", "last")
 MAX_ROUND_DOUBLE = 15
 _MAX_POSITION = 1_000_000  # in a text
 

@@ -256,8 +256,12 @@ def aggregate(function: str, argument: Operand | None) -> Type:
     if kind.is_nested:
         hint = f"of all elements together: {function}(array_sum(x))" if kind.kind is Kind.ARRAY else ""
         raise ExpressionTypeError(f"{function} takes no {kind.kind}", hint, 0)
-    if function == "count_distinct":
+    if function in ("count_distinct", "approx_count_distinct"):
         return LONG
+    if function in ("first", "last"):
+        if kind == DOUBLE:
+            raise ExpressionTypeError(f"{function} takes no double", f"write: {function}(to_decimal(..., 18, 6))", 0)
+        return kind
     if function in ("min", "max") and kind == TIMESTAMP:
         return TIMESTAMP
     if not is_numeric(kind):

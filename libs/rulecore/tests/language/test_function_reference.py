@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from rulecore.errors import ExpressionError
 from rulecore.language import Scope, evaluate, parse
 from rulecore.language.columnar.compiler import to_polars
-from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE, HIGHER_ORDER_REFERENCE
-from rulecore.language.functions import AGGREGATES, FUNCTIONS, HIGHER_ORDER
-from streamcore.schema import DOUBLE
+from rulecore.language.function_reference import (
+    AGGREGATE_REFERENCE,
+    FUNCTION_REFERENCE,
+    HIGHER_ORDER_REFERENCE,
+    MORE_AGGREGATE_REFERENCE,
+)
+from rulecore.language.functions import AGGREGATES, FUNCTIONS, HIGHER_ORDER, MORE_AGGREGATES
+from streamcore.schema import DOUBLE, LONG
 
 ENTRIES = {**FUNCTION_REFERENCE, **HIGHER_ORDER_REFERENCE}
 EXAMPLES = [example for entry in ENTRIES.values() for example in entry.examples]
@@ -20,6 +27,7 @@ EXAMPLES = [example for entry in ENTRIES.values() for example in entry.examples]
 def test_every_function_and_aggregate_has_an_entry_and_no_entry_is_left_over() -> None:
     assert set(FUNCTION_REFERENCE) == set(FUNCTIONS)
     assert set(AGGREGATE_REFERENCE) == set(AGGREGATES)
+    assert set(MORE_AGGREGATE_REFERENCE) == set(MORE_AGGREGATES)
     assert set(HIGHER_ORDER_REFERENCE) == set(HIGHER_ORDER)
 
 
@@ -39,3 +47,17 @@ def test_an_example_uses_its_function(name: str) -> None:
 @pytest.mark.parametrize("example", [example for entry in AGGREGATE_REFERENCE.values() for example in entry.examples])
 def test_having_accepts_an_example_of_an_aggregate(example: str) -> None:
     assert parse(example, Scope({}, aggregates=True, arguments={"amount": DOUBLE})) is not None
+
+
+@pytest.mark.parametrize("example", [one for entry in MORE_AGGREGATE_REFERENCE.values() for one in entry.examples])
+def test_only_a_scope_with_more_aggregates_accepts_their_examples(example: str) -> None:
+    scope = Scope({}, aggregates=True, arguments={"amount": LONG})
+    assert parse(example, replace(scope, more_aggregates=True)) is not None
+    with pytest.raises(ExpressionError, match="unknown function"):
+        parse(example, scope)
+
+
+def test_the_first_double_of_many_at_the_same_time_is_rejected() -> None:
+    scope = Scope({}, aggregates=True, arguments={"amount": DOUBLE}, more_aggregates=True)
+    with pytest.raises(ExpressionError, match="first takes no double"):
+        parse("first(amount) > 1", scope)

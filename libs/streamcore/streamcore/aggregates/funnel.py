@@ -31,8 +31,9 @@ _NEVER = np.iinfo(np.int64).max
 class Funnel(Aggregate):
     """The number of steps that the rows of a group reach in order, from 0 to ``len(steps)``.
 
-    ``column``: a text column with the step of a row; rows with another value or null do not count. ``limit``: how many
-    times a partial stores at most; it keeps the earliest.
+    ``column``: a text column with the step of a row; rows with another value or null do not count. Or a column of whole
+    numbers, for rows that may be several steps: bit n (from 0) is 1 for a row that is ``steps[n]``. Such a row counts
+    for each of them. ``limit``: how many times a partial stores at most; it keeps the earliest.
     """
 
     column: str
@@ -50,18 +51,27 @@ class Funnel(Aggregate):
         return (self.column,)
 
     def check(self, schema: Schema) -> pl.DataType:
-        if (dtype := self.column_type(schema, self.column)) != pl.String:
-            raise self.type_error(self.column, dtype, "text")
+        if (dtype := self.column_type(schema, self.column)) not in (pl.String, pl.Int64):
+            raise self.type_error(self.column, dtype, "text or Int64")
         return pl.Int64()
 
     def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the same for all types
         return {_STEPS: pl.Binary(), _MORE: pl.Boolean()}
 
     def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        step = rows[self.column].replace_strict(self.steps, range(len(self.steps)), default=-1, return_dtype=pl.Int64)
-        step_rows = np.flatnonzero(step.to_numpy() >= 0)
-        codes = rows[EVENT_MS].to_numpy()[step_rows] * _STEP_CODES + step.to_numpy()[step_rows]
+        step_rows, step = self._row_steps(rows[self.column])
+        codes = rows[EVENT_MS].to_numpy()[step_rows] * _STEP_CODES + step
         return self._compact(codes, group[step_rows], groups)
+
+    def _row_steps(self, column: pl.Series) -> tuple[Ints, Ints]:
+        """Return the row and the step of each step that a row is."""
+        if column.dtype == pl.String:
+            step = column.replace_strict(self.steps, range(len(self.steps)), default=-1, return_dtype=pl.Int64)
+            rows = np.flatnonzero(step.to_numpy() >= 0)
+            return rows, step.to_numpy()[rows]
+        bits = column.fill_null(0).to_numpy()
+        found = [np.flatnonzero(bits >> step & 1) for step in range(len(self.steps))]
+        return np.concatenate(found), np.repeat(np.arange(len(found)), [len(rows) for rows in found])
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         sides = [_flatten(side[_STEPS]) for side in (left, right)]
@@ -79,12 +89,16 @@ class Funnel(Aggregate):
     def reference(self, elements: Sequence[Element]) -> Result:
         after = None
         for reached, step in enumerate(self.steps):
-            times = [e.event_ms for e in elements if e.value.get(self.column) == step]
+            times = [e.event_ms for e in elements if self._is_step(e.value.get(self.column), reached, step)]
             in_order = [time_ms for time_ms in times if after is None or time_ms >= after]
             if not in_order:
                 return reached
             after = min(in_order)
         return len(self.steps)
+
+    @staticmethod
+    def _is_step(value: object, number: int, step: str) -> bool:
+        return bool(value >> number & 1) if isinstance(value, int) else value == step
 
     def _compact(self, codes: Ints, group: Ints, groups: int) -> Partials:
         """Return partials of these codes, without repeated codes and codes that cannot change the result.

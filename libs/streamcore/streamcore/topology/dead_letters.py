@@ -27,25 +27,28 @@ REASON_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterWriter:
-    """Writes rows as dead letters. ``topics``, ``control_topic``: the Kafka topics of the app, by source index."""
+    """Writes rows as dead letters. ``topics``, ``control_topic``: the Kafka topics of the app, by source index.
+
+    ``lane``: of the records.
+    """
 
     topics: Sequence[str] = ()
     control_topic: str = ""
+    lane: str = DEAD_LETTERS
 
     def to_records(self, rows: pl.DataFrame, codes: Sequence[str], reasons: Sequence[str]) -> list[Record]:
         """Return one record per row, in order. ``codes`` are reasons for machines, ``reasons`` for people."""
         reasons_headers = [_reason_headers(code, reason) for code, reason in zip(codes, reasons, strict=True)]
         if RAW_VALUE not in rows.columns:
-            values = LaneRows(DEAD_LETTERS, (), rows).values()
+            values = LaneRows(self.lane, (), rows).values()
             return [
-                Record(DEAD_LETTERS, None, value, headers)
-                for value, headers in zip(values, reasons_headers, strict=True)
+                Record(self.lane, None, value, headers) for value, headers in zip(values, reasons_headers, strict=True)
             ]
         if rows[RAW_PARTITION].null_count():
             return self._with_rows_of_no_record(rows, codes, reasons)
         positions = self._positions(rows)
         records = zip(rows[RAW_KEY].to_list(), rows[RAW_VALUE].to_list(), positions, reasons_headers, strict=True)
-        return [Record(DEAD_LETTERS, key, value, (*position, *headers)) for key, value, position, headers in records]
+        return [Record(self.lane, key, value, (*position, *headers)) for key, value, position, headers in records]
 
     def _with_rows_of_no_record(self, rows: pl.DataFrame, codes: Sequence[str], reasons: Sequence[str]) -> list[Record]:
         """Return the records where some rows stem from no record, as a timer's row does: such a row itself as JSON."""

@@ -6,13 +6,13 @@ that fail. F failing rows of N take about F * log(N) runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from streamcore.calls import CALL_ERRORS, check_times, failure_reason
 from streamcore.enrich.spec import REASON
-from streamcore.operators.base import LATE_REASON
+from streamcore.operators.base import LATE_REASON, LATENESS_MS
 from streamcore.operators.failures import FAILED_REASON
 from streamcore.operators.process import FAILED_SECOND
 from streamcore.topology.dead_letters import DeadLetterWriter
@@ -81,3 +81,10 @@ def dead_letters(step: str, port: str, rows: pl.DataFrame, writer: DeadLetterWri
     reasons = [column for column in _REASON_COLUMNS if column in rows.columns]
     texts = rows[reasons[0]].to_list() if reasons else [port] * rows.height
     return writer.to_records(rows.drop(reasons), [code] * rows.height, [f"{step}: {text}" for text in texts])
+
+
+def late_records(step: str, lane: str, rows: pl.DataFrame, writer: DeadLetterWriter) -> list[Record]:
+    """Return late rows that carry their records as these records, in the form of dead letters, for another lane."""
+    late = zip(rows[LATE_REASON].to_list(), rows[LATENESS_MS].to_list(), strict=True)
+    reasons = [f"{step}: {reason}; {lateness_ms} ms behind it" for reason, lateness_ms in late]
+    return replace(writer, lane=lane).to_records(rows, [DeadLetterCode.LATE] * rows.height, reasons)

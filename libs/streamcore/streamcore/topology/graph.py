@@ -16,12 +16,13 @@ import polars as pl
 
 from streamcore.arguments import check_type
 from streamcore.errors import ConfigError
+from streamcore.operators.base import LATE
 from streamcore.topology import nodes
 from streamcore.topology.nodes import OutputPort, Schema, SinkNode, StatefulNode, TopologyNode, walk
 from streamcore.topology.stages import StageAssignment, assign_stages
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import DEAD_LETTERS
-from streamcore.wire.raw import ORIGIN
+from streamcore.wire.raw import ORIGIN, RAW_VALUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +104,7 @@ class TopologyGraph:
 
     @property
     def lane_columns(self) -> dict[str, Schema]:
-        """The columns of the rows of each lane except ``DEAD_LETTERS``."""
+        """The columns of the rows of each lane, except ``DEAD_LETTERS`` and lanes of late records."""
         return {lane: columns for _, lane, columns in self._lane_writers}
 
     @property
@@ -115,14 +116,18 @@ class TopologyGraph:
 
     @property
     def _lane_writers(self) -> list[tuple[str, str, Schema]]:
-        """The outputs that end in a lane except ``DEAD_LETTERS``: name of the step and port, lane, columns."""
+        """The outputs that end as rows in a lane: name of the step and port, lane, columns."""
         ends = [(self.node_name(sink.input_port.node), sink.lane, sink.input_port) for sink in self.sinks]
         ends += [
             (f"{self.node_name(node)}.{port}", lane, OutputPort(node, port))
             for node in self.levels.nodes
             for port, lane in _side_lanes(node).items()
         ]
-        return [(name, lane, _lane_columns(port)) for name, lane, port in ends if lane != DEAD_LETTERS]
+        return [
+            (name, lane, _lane_columns(port))
+            for name, lane, port in ends
+            if lane != DEAD_LETTERS and not is_late_records(port)
+        ]
 
     def node_name(self, node: TopologyNode) -> str:
         """Return the name of a node in errors, pictures and the names of its state."""
@@ -138,6 +143,11 @@ def _side_lanes(node: TopologyNode) -> Mapping[str, str]:
             return {nodes.FAILED: node.failed_to}
         case _:
             return {}
+
+
+def is_late_records(port: OutputPort) -> bool:
+    """Return whether a port has late rows that carry their records: they are written as these, with their place."""
+    return port.name == LATE and RAW_VALUE in port.schema
 
 
 def _lane_columns(port: OutputPort) -> dict[str, pl.DataType]:

@@ -30,8 +30,8 @@ from streamcore.state.scope import TableScope, get_scope
 from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import control_rows, unreadable_records
 from streamcore.topology.dead_letters import DeadLetterWriter, without_origin
-from streamcore.topology.error_isolation import dead_letters, run_isolated
-from streamcore.topology.graph import TopologyGraph
+from streamcore.topology.error_isolation import dead_letters, late_records, run_isolated
+from streamcore.topology.graph import TopologyGraph, is_late_records
 from streamcore.topology.logical_types import to_logical
 from streamcore.topology.nodes import (
     FAILED,
@@ -371,8 +371,11 @@ class _CutPass:
 
     def _write_side_output(self, node: TopologyNode, port: str, lane: str, rows: pl.DataFrame) -> None:
         """Write the rows of a side output to a lane; on the lane of dead letters, in the form of dead letters."""
+        step = self.topology.node_name(node)
         if lane == DEAD_LETTERS:
-            self.records += dead_letters(self.topology.node_name(node), port, rows, self.dead_letter_writer)
+            self.records += dead_letters(step, port, rows, self.dead_letter_writer)
+        elif is_late_records(OutputPort(node, port)):
+            self.records += late_records(step, lane, rows, self.dead_letter_writer)
         elif rows.height:
             self.lanes.append(LaneRows(lane, (), without_origin(rows)))
 

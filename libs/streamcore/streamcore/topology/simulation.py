@@ -39,7 +39,8 @@ FROM_PARTITION = "partition"
 
 @dataclass
 class SimulationResult:
-    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``, also
+    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters; ``late``: the late records of sources with
+    ``raw=True``, which have that form, too. ``counters``: ``<operator>.<metric>``, also
     those of functions. ``gauges``: the latest of functions, ``<step>.<name>``.
 
     ``columns``: the columns of each lane of the topology, also of lanes without rows.
@@ -47,6 +48,7 @@ class SimulationResult:
 
     lanes: dict[str, pl.DataFrame] = field(default_factory=dict)
     dead: list[Record] = field(default_factory=list)
+    late: list[Record] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     columns: dict[str, Schema] = field(default_factory=dict)
     gauges: dict[str, int] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class SimulationResult:
             self.lanes[lane] = _append(self.lanes[lane], rows) if lane in self.lanes else rows
         self.columns |= other.columns
         self.dead += other.dead
+        self.late += other.late
         self.gauges |= other.gauges
         for name, count in other.counters.items():
             self.counters[name] = self.counters.get(name, 0) + count
@@ -223,7 +226,8 @@ def _to_result(lanes: Sequence[LaneRows], records: Sequence[Record], counters: M
     not_counted = (_GAUGE, f"{BUSY_US}.")
     counts = {name.removeprefix(_COUNTER): n for name, n in counters.items() if not name.startswith(not_counted)}
     dead = [record for record in records if record.lane == DEAD_LETTERS]
-    result = SimulationResult(dead=dead, counters=counts, gauges=gauges)
+    late = [record for record in records if record.lane != DEAD_LETTERS]
+    result = SimulationResult(dead=dead, late=late, counters=counts, gauges=gauges)
     for rows in lanes:
         result.add(SimulationResult({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
     return result

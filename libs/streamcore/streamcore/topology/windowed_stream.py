@@ -89,7 +89,8 @@ class WindowedStream:
 
         An element is on the lane once for each of its windows that does not take it; other sliding windows may still
         take it. (Flink: only elements that no window takes, once.) Elements on the lane are also the side output
-        ``late``. Without a lane they are only counted.
+        ``late``. Without a lane they are only counted. Of a source with ``raw=True`` the lane gets the records
+        themselves in the form of dead letters, so that ``headgate deadletters replay --topic`` sends them again.
         """
         return replace(self, late_lane=lane)
 

@@ -26,12 +26,10 @@ from sessions.session
 """
 _SETTINGS = (
     "fields",
-    "gap",
+    "derive",
+    "columns",
     "funnel",
-    "conversion",
-    "revenue",
-    "failed",
-    "deduplicate_ms",
+    "gap",
     "max_out_of_orderness_ms",
     "max_future_ms",
 )

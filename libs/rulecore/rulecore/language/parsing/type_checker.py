@@ -176,6 +176,8 @@ class TypeChecker:
             shown = [one.replace(OF_STEP, ".") for one in names]
             raise self.error(syntax, f"unknown column {name}", suggest(name, shown, shown))
         if name in arguments:
+            if self.scope.more_aggregates:
+                raise self.error(syntax, f"{name} has many values here", f"an aggregate, such as first({name})")
             hint = f"accepted here: {format_list(names)}, or an aggregate, such as max({name})"
             raise self.error(syntax, f"{name} is not in group_by", hint)
         raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
@@ -482,12 +484,15 @@ class TypeChecker:
             return self._of_step(syntax, name)
         if name in functions.HIGHER_ORDER:
             return self._higher_order(syntax, lexeme.text, name)
-        if name in functions.AGGREGATES:
+        if name in self._aggregates():
             of_array = self._of_array(syntax, name)
             return of_array or self._aggregate(syntax, "count_distinct" if lexeme.distinct else name)
         if name not in functions.FUNCTIONS and name not in functions.OF_ARRAYS:
             raise self._unknown_function(lexeme)
         return self._call(syntax, name)
+
+    def _aggregates(self) -> tuple[str, ...]:
+        return (*functions.AGGREGATES, *(functions.MORE_AGGREGATES if self.scope.more_aggregates else ()))
 
     def _of_array(self, syntax: SyntaxNode, name: str) -> Expr | None:
         """Return ``sum(x)`` and the like of an array, where no aggregate is accepted; None if ``x`` is none."""
@@ -528,7 +533,7 @@ class TypeChecker:
         if lexeme.text == "list":
             hint = "write: x in list('name')"
             return self.error(SyntaxNode("function", (), at, at), "list is accepted only after in", hint)
-        accepted = [*functions.FUNCTIONS, "if", "lookup", *(functions.AGGREGATES if self.scope.aggregates else ())]
+        accepted = [*functions.FUNCTIONS, "if", "lookup", *(self._aggregates() if self.scope.aggregates else ())]
         hint = suggest(lexeme.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
         return self.error(SyntaxNode("function", (), at, at), f"unknown function {lexeme.text}", hint)
 

@@ -1,0 +1,43 @@
+"""``headgate sessions tables``, and the same for etl: the tables of the PostgreSQL sink as SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.documents.commands.options import FILE
+from headgate.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _command(service: str) -> click.Command:
+    @click.command(name="tables", short_help="Print the SQL that makes the tables of a settings file.")
+    @click.argument("file", type=FILE)
+    def tables(file: Path) -> None:
+        from headgate.documents.opened import opened
+        from streamcore.sinks.postgres.lane_table import lane_tables
+        from streamcore.topology.kernel import TopologyStage
+
+        with opened(service, file) as document:
+            settings = getattr(document.settings, "postgres", None)
+            if settings is None:
+                raise InputError(f"{file}: the document has no entry postgres, so it writes to no table")
+            stage = next(one for one in document.app.stages if isinstance(one, TopologyStage))
+            found = [*lane_tables(settings, stage.topology.table_columns).values()]
+        for schema in dict.fromkeys(one.spec.table.schema for one in found):
+            click.echo(f'CREATE SCHEMA IF NOT EXISTS "{schema}";')
+        for one in found:
+            statement = one.create_table().replace("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1)
+            click.echo(f"\n-- the rows of {one.lane}\n{statement};")
+
+    tables.help = (
+        f"Print the SQL that makes the tables that the settings FILE of the {service} service names, with the columns "
+        "of its rows.\n\nThe schemas and names are those of the entry postgres. Pipe it into psql."
+    )
+    return tables
+
+
+etl, sessions = map(_command, ("etl", "sessions"))
