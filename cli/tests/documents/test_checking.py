@@ -163,9 +163,8 @@ checkpoint: /data/fraud
 shards: 4
 trigger_ms: 100
 starting_offsets: earliest
-watermark:
-  max_out_of_orderness_ms: 2000
-  idle_timeout_ms: 1000
+max_out_of_orderness_ms: 2000
+idle_timeout_ms: 1000
 streams:
   - schema_file: visits.yaml
     topic: visits
@@ -177,6 +176,46 @@ max_rule_state_bytes: 1000000
 max_group_state_bytes: 2000000
 max_shard_state_bytes: 4000000
 compare_every_ms: 1000
+"""
+SEARCH = """\
+app: find
+kafka:
+  bootstrap: 127.0.0.1:1
+checkpoint: /data/find
+shards: 4
+documents:
+  - schema_file: visits.yaml
+    topic: visits
+    id: event_id
+    deleted: type = 'gone'
+    fields:
+      user: lower(user_id)
+      price: amount
+    rules:
+      paid: amount >= 0
+counters:
+  - schema_file: visits.yaml
+    topic: visits
+    id: event_id
+    counts:
+      views:
+        when: type = 'view'
+      sold:
+        add: amount
+refresh_ms: 1000
+max_documents: 1000
+opensearch:
+  hosts:
+    - http://127.0.0.1:1
+  indexes:
+    documents:
+      alias: things
+      id:
+        - id
+      deleted: deleted
+      properties:
+        price:
+          type: double
 """
 VISITS = """\
 name: visits
@@ -238,6 +277,10 @@ def _wrong_lines(kind: str, path: Sequence[str], line: str, name: str | None, va
         yield "starting_offsets: yesterday"
     if kind == "sessions" and value and (top in ("derive", "columns", "funnel") or name in ("user", "expression")):
         yield from _wrong_expressions(path, line, name, value)
+    if kind == "search" and value and top in ("documents", "counters") and name not in ("schema_file", "topic"):
+        yield from _wrong_expressions(path, line, name, value)
+    if kind == "search" and name == "price" and not value:
+        yield line.replace("price", "prize")
     if kind == "etl":
         yield from _wrong_mappings(path, line, name, value)
 
@@ -257,11 +300,11 @@ def _wrong_streams(path: Sequence[str], line: str, name: str | None, value: str 
 
 
 #: Entries whose names the author chooses, and lists of names.
-_FREE = {"model", "derive", "columns", "rules", "tests", "fields", "by_type"}
+_FREE = {"model", "derive", "columns", "counts", "properties", "rules", "tests", "fields", "by_type"}
 
 
 def _wrong_expressions(path: Sequence[str], line: str, name: str | None, value: str) -> Iterator[str]:
-    """Yield lines with an expression of a sessions document that is wrong."""
+    """Yield lines with an expression of a sessions or a search document that is wrong."""
     if path[0] == "funnel" and name != "when":
         return
     start = line[: len(line) - len(value)]
@@ -298,6 +341,7 @@ def _wrong_mappings(path: Sequence[str], line: str, name: str | None, value: str
 BASES: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "etl": (("etl.yaml", ETL, "etl"), ("orders.yaml", ORDERS, "stream")),
     "rules": (("rules.yaml", RULES, "rules"), ("visits.yaml", VISITS, "stream")),
+    "search": (("search.yaml", SEARCH, "search"), ("visits.yaml", VISITS, "stream")),
     "sessions": (("sessions.yaml", SESSIONS, "sessions"), ("visits.yaml", VISITS, "stream")),
 }
 
@@ -332,12 +376,12 @@ def _all(service: str) -> list[Mistake]:
 @pytest.mark.parametrize("service", BASES)
 def test_each_mistake_is_found_in_its_line(tmp_path: Path, service: str) -> None:
     mistakes = _all(service)
-    assert len(mistakes) > {"etl": 140, "rules": 50, "sessions": 40}[service]
+    assert len(mistakes) > {"etl": 140, "rules": 50, "search": 60, "sessions": 40}[service]
     missed = [one for one in mistakes if (one.file, one.line) not in _found(tmp_path, service, [one])]
     assert missed == []
 
 
-@pytest.mark.parametrize(("service", "share"), [("etl", 1.0), ("rules", 0.25)])
+@pytest.mark.parametrize(("service", "share"), [("etl", 1.0), ("rules", 0.25), ("search", 0.25), ("sessions", 0.25)])
 def test_many_mistakes_are_found_in_one_round(tmp_path: Path, service: str, share: float) -> None:
     rng, left, missed = random.Random(21), MISTAKES * share, []
     # Without the name of the file, or of a route, what is said of these has no meaning.
