@@ -6,6 +6,7 @@ found at each step by its place, which they carry.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any  # the function of a step is any
@@ -20,6 +21,7 @@ from headgate.documents.trial import TrialInput, TrialLetter
 from headgate.errors import InputError
 from headgate_etl.derive_with_lists import DeriveOperatorFactory
 from headgate_etl.routing import RouteRows
+from rulecore.mapping.explode import ExplodingStage
 from rulecore.mapping.stage import MappingStage
 from rulecore.mapping.types import CODE
 from streamcore.operators.base import MAIN
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 _ROUTE = "@to:"
 _VALUE = 100
+#: How many rows of one record are shown at each stage.
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,17 @@ class MadeColumn:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedStage:
-    """One stage: what it made, and what it decided."""
+    """One stage: what it made, and what it decided. ``row``: the number of the row, if the record gives several."""
 
     name: str
     made: tuple[MadeColumn, ...] = ()
     decided: tuple[str, ...] = ()
+    row: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The stage, for people."""
+        return self.name if self.row is None else f"{self.name}, row {self.row}"
 
 
 @dataclass
@@ -71,7 +81,7 @@ class RecordExplanation:
         """Yield the explanation as text."""
         yield f"{self.place} of {self.stream}: {render_value(self.value, _VALUE)}"
         for stage in self.stages:
-            yield f"{stage.name}:"
+            yield f"{stage.title}:"
             width = max((len(column.name) for column in stage.made), default=0)
             yield from (f"  {column.line(width)}" for column in stage.made)
             yield from (f"  {text}" for text in stage.decided)
@@ -86,6 +96,7 @@ class RecordExplanation:
             "stages": [
                 {
                     "stage": stage.name,
+                    **({} if stage.row is None else {"row": stage.row}),
                     "columns": [{"name": c.name, "value": c.value, "how": c.how} for c in stage.made],
                     "decisions": list(stage.decided),
                 }
@@ -125,12 +136,14 @@ def _offset(document: OpenedDocument, given: TrialInput, stream: str, number: in
 
 @dataclass
 class _Watcher:
-    """Collects the stages of the record at (source, offset)."""
+    """Collects the stages of the record at (source, offset). ``rows``: of the record, after the last step; ``ids``: how
+    often each id came out of the mapping."""
 
     settings: EtlDocument
     at: tuple[int, int]
     stages: list[ExplainedStage]
-    row: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    ids: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
     def see(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
         """Take the rows of a step."""
@@ -139,27 +152,30 @@ class _Watcher:
         own = self._own(rows)
         if not own.height or isinstance(node, UnionNode):
             return
-        values = {name: value for name, value in own.to_dicts()[0].items() if not _is_hidden(name)}
-        before, self.row = self.row, values
+        before, self.rows = self.rows, [_visible(row) for row in own.to_dicts()]
         texts = _texts(node)
         if isinstance(node, StatelessNode) and isinstance(node.function, RouteRows):
-            self._see_routes(node.function, own, values, before)
+            self.ids -= self._count(before)
+            self._see_routes(node.function, own, before)
         elif isinstance(node, SourceNode):
-            self._add("stream", [MadeColumn(name, _json(value)) for name, value in values.items()])
+            self._add("stream", [[MadeColumn(name, _json(value)) for name, value in self.rows[0].items()]])
         elif texts is not None or isinstance(node, EnrichmentNode):
-            how = texts if texts is not None else dict.fromkeys(values, self._look_up())
-            made = [n for n in values if (n in texts if texts is not None else n not in before)]
-            self._add(_name(node), [MadeColumn(name, _json(values[name]), how.get(name, "")) for name in made])
-            if own.height > 1:
-                self._decide(_name(node), f"the record gives {own.height} rows; this is the first")
-            if CODE in own.columns and own[CODE][0] is not None:
-                self._decide(_name(node), f"rejected: {own[CODE][0]}")
+            self.ids |= self._count(self.rows)
+            known = before[0] if before else {}
+            how = texts if texts is not None else dict.fromkeys(self.rows[0], self._look_up())
+            made = [n for n in self.rows[0] if (n in texts if texts is not None else n not in known)]
+            columns = [[MadeColumn(n, _json(row[n]), how.get(n, "")) for n in made] for row in self.rows]
+            codes = own[CODE].to_list() if CODE in own.columns else [None] * own.height
+            self._add(_name(node), columns, [() if code is None else (f"rejected: {code}",) for code in codes])
 
     def finish(self, letters: Sequence[TrialLetter]) -> None:
-        """Say where a row ended that came to no route and is no dead letter: only a duplicate does so."""
-        if self.row and not letters and all(stage.name != "route" for stage in self.stages):
-            names = ", ".join(f"{name} = {render_value(_json(self.row.get(name)))}" for name in self.settings.id)
-            self._decide("deduplicate", f"the row is a duplicate: a row with its id came before it ({names})")
+        """Name the rows that came to no route and are no dead letters: only duplicates do so."""
+        if letters:
+            return
+        for values in [*self.ids.elements()][:_SHOWN]:
+            names = ", ".join(f"{name} = {value}" for name, value in zip(self.settings.id, values, strict=True))
+            text = f"the row is a duplicate: a row with its id came before it ({names})"
+            self.stages.append(ExplainedStage("deduplicate", (), (text,)))
 
     def _own(self, rows: pl.DataFrame) -> pl.DataFrame:
         from streamcore.offsets import source_index
@@ -169,41 +185,56 @@ class _Watcher:
         sources = [source_index(int(partition)) == source for partition in own[RAW_PARTITION].to_list()]
         return own.filter(pl.Series(sources, dtype=pl.Boolean))
 
-    def _see_routes(
-        self, step: RouteRows, own: pl.DataFrame, values: Mapping[str, Any], before: Mapping[str, Any]
-    ) -> None:
-        masked = [name for name in step.masks if name in values and values[name] != before.get(name)]
+    def _count(self, rows: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, ...]]:
+        """Return how often each id is there, as text."""
+        return Counter(tuple(render_value(_json(row.get(name))) for name in self.settings.id) for row in rows)
+
+    def _see_routes(self, step: RouteRows, own: pl.DataFrame, before: Sequence[Mapping[str, Any]]) -> None:
+        unmasked = before if len(before) == len(self.rows) else [{}] * len(self.rows)
+        masked = [
+            name
+            for name in step.masks
+            if name in self.rows[0] and any(r[name] != b.get(name) for r, b in zip(self.rows, unmasked, strict=True))
+        ]
         if masked:
             how = {name: self.settings.mask[name].how.value for name in masked if name in self.settings.mask}
-            self._add("mask", [MadeColumn(name, _json(values[name]), how.get(name, "")) for name in masked])
+            self._add("mask", [[MadeColumn(n, _json(row[n]), how.get(n, "")) for n in masked] for row in self.rows])
         conditions = {route.name: route.when for route in self.settings.routes}
-        texts = []
-        for route in step.routes:
-            taken = bool(own[_ROUTE + route.name][0])
-            text = conditions.get(route.name)
-            texts.append(f"{route.name}: {'taken' if taken else 'not taken'}{f'    <- {text}' if text else ''}")
-        self.stages.append(ExplainedStage("route", (), tuple(texts)))
+        decided: list[tuple[str, ...]] = []
+        for number in range(own.height):
+            texts = []
+            for route in step.routes:
+                taken = bool(own[_ROUTE + route.name][number])
+                text = conditions.get(route.name)
+                texts.append(f"{route.name}: {'taken' if taken else 'not taken'}{f'    <- {text}' if text else ''}")
+            decided.append(tuple(texts))
+        self._add("route", [()] * own.height, decided)
 
     def _look_up(self) -> str:
         texts = [f"{each.store} by {each.key}" for each in self.settings.all_lookups.values()]
         return ", ".join(texts) or "the look-up"
 
-    def _add(self, name: str, made: Sequence[MadeColumn]) -> None:
-        self.stages.append(ExplainedStage(name, tuple(made)))
+    def _add(
+        self, name: str, made: Sequence[Sequence[MadeColumn]], decided: Sequence[tuple[str, ...]] | None = None
+    ) -> None:
+        """Add a stage for each of the first rows. ``made``, ``decided``: by row."""
+        texts = decided if decided is not None else [()] * len(made)
+        for number, (columns, text) in enumerate(zip(made[:_SHOWN], texts, strict=False), 1):
+            self.stages.append(ExplainedStage(name, tuple(columns), text, number if len(made) > 1 else None))
+        rest = len(made) - _SHOWN
+        if rest > 0:
+            self.stages.append(ExplainedStage(name, (), (f"and {rest:,} {'row' if rest == 1 else 'rows'} more",)))
 
-    def _decide(self, name: str, text: str) -> None:
-        if self.stages and self.stages[-1].name == name:
-            last = self.stages[-1]
-            self.stages[-1] = ExplainedStage(name, last.made, (*last.decided, text))
-        else:
-            self.stages.append(ExplainedStage(name, (), (text,)))
+
+def _visible(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not _is_hidden(name)}
 
 
 def _texts(node: TopologyNode) -> dict[str, str] | None:
     """Return the expressions of a mapping stage by column; None for another step."""
     stage: object = None
     if isinstance(node, StatelessNode):
-        stage = node.function
+        stage = node.function.mapping if isinstance(node.function, ExplodingStage) else node.function
     elif isinstance(node, StatefulNode):
         create = node.create_operator
         stage = create.stage if isinstance(create, DeriveOperatorFactory) else None
@@ -213,6 +244,8 @@ def _texts(node: TopologyNode) -> dict[str, str] | None:
 def _name(node: TopologyNode) -> str:
     if isinstance(node, EnrichmentNode):
         return "look-up"
+    if isinstance(node, StatelessNode) and isinstance(node.function, ExplodingStage):
+        return "map"
     if isinstance(node, StatelessNode) and isinstance(node.function, MappingStage):
         return "derive" if node.function.keeps else "map"  # a later stage keeps the columns of the earlier ones
     return node.name or node.kind

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streamcore.app import App
 
 _CLOCK_MS: Final = 4_102_444_800_000  # 2100-01-01
-_STREAM, _TEXT = "_stream", "_text"
+_STREAM, _TEXT, _KAFKA = "_stream", "_text", "_kafka"
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)\Z")
 
 
@@ -81,10 +81,37 @@ def _records(app: App, records: Sequence[Any]) -> dict[str, list[SampleRecord]]:
         name = named.pop(_STREAM, names[0] if len(names) == 1 else None)
         if name not in names:
             raise InputError(f"record {number}: {_STREAM}: name its input, {' or '.join(names)}")
+        kafka = named.pop(_KAFKA, {})
         content = named[_TEXT] if [*named] == [_TEXT] else named if isinstance(record, dict) else record
         value = content.encode() if isinstance(content, str) else orjson.dumps(content, default=str)
-        found.setdefault(str(name), []).append(SampleRecord(str(number), StreamRecord(value)))
+        found.setdefault(str(name), []).append(_sample(number, value, kafka))
     return found
+
+
+def _sample(number: int, value: bytes, kafka: object) -> SampleRecord:
+    """Return a record with what a test says of it in Kafka: ``timestamp``, ``key`` and ``headers``."""
+    path = f"record {number}: {_KAFKA}"
+    if not isinstance(kafka, dict) or not {*kafka} <= {"timestamp", "key", "headers"}:
+        raise InputError(f"{path}: a mapping with timestamp, key and headers is needed")
+    headers = kafka.get("headers", {})
+    if not isinstance(headers, dict):
+        raise InputError(f"{path}.headers: a mapping of names to texts is needed")
+    key = None if kafka.get("key") is None else str(kafka["key"]).encode()
+    named = {str(name): str(text).encode() for name, text in headers.items()}
+    time_ms = _time_ms(kafka.get("timestamp"), f"{path}.timestamp")
+    return SampleRecord(str(number), StreamRecord(value, key, named, time_ms))
+
+
+def _time_ms(value: object, path: str) -> int | None:
+    """Return a time in epoch milliseconds; ``InputError`` if it is none."""
+    if value is None:
+        return None
+    try:
+        found = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(str(value))
+    except ValueError:
+        raise InputError(f"{path}: no time such as 2026-11-02T09:00:00Z: {value!r}") from None
+    zoned = found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)
+    return round(zoned.timestamp() * 1000)
 
 
 def _differences(test: MappingTestDocument, result: TrialResult) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def run_trial(app: App, given: TrialInput) -> TrialResult:
     """Run the app on a sample. ``InputError`` if a list is rejected or a record is of no input."""
     running = InProcessApp(app)
     clock_ms = time.time_ns() // 1_000_000 if given.clock_ms is None else given.clock_ms
-    raw, places = _raw_records(app, given.records)
+    raw, places = _raw_records(app, given.records, clock_ms)
     lists = [control_record(number, key, value) for number, (key, value) in enumerate(given.lists)]
     output = running.cut_at([*lists, *raw], CutClock.at(clock_ms))
     counted = _count(running)
@@ -101,9 +101,10 @@ def run_trial(app: App, given: TrialInput) -> TrialResult:
 
 
 def _raw_records(
-    app: App, records: Mapping[str, Sequence[SampleRecord]]
+    app: App, records: Mapping[str, Sequence[SampleRecord]], clock_ms: int
 ) -> tuple[list[RawRecord], dict[tuple[str, int], str]]:
-    """Return the records as a broker would hand them over, and their places in the sample by topic and offset."""
+    """Return the records as a broker would hand them over, and their places in the sample by topic and offset. A record
+    without a time of its own, as in a file, comes at the time of the clock."""
     topics = [source.topic for source in app.sources]
     numbers = {source.schema.name: topics.index(source.topic) for source in app.sources}
     offsets: Counter[int] = Counter()
@@ -114,7 +115,8 @@ def _raw_records(
             one, offset = sample.record, offsets[source]
             offsets[source] += 1
             headers = dict(one.headers or {})
-            raw.append(RawRecord(source, 0, offset, one.value, one.key, one.timestamp_ms, headers))
+            time_ms = clock_ms if one.timestamp_ms is None else one.timestamp_ms
+            raw.append(RawRecord(source, 0, offset, one.value, one.key, time_ms, headers))
             places[topics[source], offset] = sample.place
     return raw, places
 

@@ -1,7 +1,8 @@
 """Reads a sample of records from files, folders or a topic.
 
 A file has one JSON object per line, or is one JSON value: an object, an array of objects, or an object whose only
-array of objects has the records, as the files that AWS CloudTrail delivers. Files may be compressed with gzip.
+array of objects has the records, as the files that AWS CloudTrail delivers. A name that ends in .jsonl or .ndjson means
+lines. Files may be compressed with gzip.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 #: The largest file that is read, unpacked.
 MAX_FILE_BYTES: Final = 1 << 30
 _SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".log")
+#: Names of files with one object per line, even if there is only one line.
+_LINES: Final = (".jsonl", ".ndjson")
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -103,7 +106,8 @@ def _read(path: Path) -> bytes:
 
 def _records(path: Path, data: bytes) -> Iterator[SampleRecord]:
     first, _, rest = data.strip().partition(b"\n")
-    is_lines = rest and _is_json(first) and not first.startswith(b"[")
+    is_named = path.name.removesuffix(".gz").endswith(_LINES)
+    is_lines = is_named or (rest and _is_json(first) and not first.startswith(b"["))
     whole = None if is_lines else _parse(data)
     if whole is None:
         for number, line in enumerate(data.split(b"\n"), 1):

@@ -155,6 +155,68 @@ lateness_ms: 1000
 early_ms: 100
 max_distinct: 10
 """
+RULES = """\
+app: fraud
+kafka:
+  bootstrap: 127.0.0.1:1
+checkpoint: /data/fraud
+shards: 4
+trigger_ms: 100
+starting_offsets: earliest
+max_out_of_orderness_ms: 2000
+idle_timeout_ms: 1000
+streams:
+  - schema_file: visits.yaml
+    topic: visits
+    reject_extra_fields: true
+max_rules: 100
+max_distinct: 1000
+max_matches: 5000
+max_rule_state_bytes: 1000000
+max_group_state_bytes: 2000000
+max_shard_state_bytes: 4000000
+compare_every_ms: 1000
+"""
+SEARCH = """\
+app: find
+kafka:
+  bootstrap: 127.0.0.1:1
+checkpoint: /data/find
+shards: 4
+documents:
+  - schema_file: visits.yaml
+    topic: visits
+    id: event_id
+    deleted: type = 'gone'
+    fields:
+      user: lower(user_id)
+      price: amount
+    rules:
+      paid: amount >= 0
+counters:
+  - schema_file: visits.yaml
+    topic: visits
+    id: event_id
+    counts:
+      views:
+        when: type = 'view'
+      sold:
+        add: amount
+refresh_ms: 1000
+max_documents: 1000
+opensearch:
+  hosts:
+    - http://127.0.0.1:1
+  indexes:
+    documents:
+      alias: things
+      id:
+        - id
+      deleted: deleted
+      properties:
+        price:
+          type: double
+"""
 VISITS = """\
 name: visits
 event_time: ts
@@ -203,14 +265,22 @@ def _wrong_lines(kind: str, path: Sequence[str], line: str, name: str | None, va
     if re.fullmatch(r"\d+", value or "") and top not in ("tests", "shards"):
         yield line.replace(f": {value}", ": many")
         yield line.replace(f": {value}", ": -7")
+    if name == "app":
+        yield from ("app: My Shop", "app: shop/orders", "app: shop_orders", f"app: {'a' * 41}")
     if name == "shards":
         yield "shards: 0"
+    if name == "reject_extra_fields":
+        yield line.replace(str(value), "perhaps")
     if name == "topic":
         yield line.replace(str(value), "'ord.*'")
     if name == "starting_offsets":
         yield "starting_offsets: yesterday"
     if kind == "sessions" and value and (top in ("derive", "columns", "funnel") or name in ("user", "expression")):
         yield from _wrong_expressions(path, line, name, value)
+    if kind == "search" and value and top in ("documents", "counters") and name not in ("schema_file", "topic"):
+        yield from _wrong_expressions(path, line, name, value)
+    if kind == "search" and name == "price" and not value:
+        yield line.replace("price", "prize")
     if kind == "etl":
         yield from _wrong_mappings(path, line, name, value)
 
@@ -230,11 +300,11 @@ def _wrong_streams(path: Sequence[str], line: str, name: str | None, value: str 
 
 
 #: Entries whose names the author chooses, and lists of names.
-_FREE = {"model", "derive", "columns", "rules", "tests", "fields", "by_type"}
+_FREE = {"model", "derive", "columns", "counts", "properties", "rules", "tests", "fields", "by_type"}
 
 
 def _wrong_expressions(path: Sequence[str], line: str, name: str | None, value: str) -> Iterator[str]:
-    """Yield lines with an expression of a sessions document that is wrong."""
+    """Yield lines with an expression of a sessions or a search document that is wrong."""
     if path[0] == "funnel" and name != "when":
         return
     start = line[: len(line) - len(value)]
@@ -270,6 +340,8 @@ def _wrong_mappings(path: Sequence[str], line: str, name: str | None, value: str
 
 BASES: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "etl": (("etl.yaml", ETL, "etl"), ("orders.yaml", ORDERS, "stream")),
+    "rules": (("rules.yaml", RULES, "rules"), ("visits.yaml", VISITS, "stream")),
+    "search": (("search.yaml", SEARCH, "search"), ("visits.yaml", VISITS, "stream")),
     "sessions": (("sessions.yaml", SESSIONS, "sessions"), ("visits.yaml", VISITS, "stream")),
 }
 
@@ -304,18 +376,19 @@ def _all(service: str) -> list[Mistake]:
 @pytest.mark.parametrize("service", BASES)
 def test_each_mistake_is_found_in_its_line(tmp_path: Path, service: str) -> None:
     mistakes = _all(service)
-    assert len(mistakes) > {"etl": 140, "sessions": 40}[service]
+    assert len(mistakes) > {"etl": 140, "rules": 50, "search": 60, "sessions": 40}[service]
     missed = [one for one in mistakes if (one.file, one.line) not in _found(tmp_path, service, [one])]
     assert missed == []
 
 
-def test_many_mistakes_are_found_in_one_round(tmp_path: Path) -> None:
-    rng, left, missed = random.Random(21), MISTAKES, []
+@pytest.mark.parametrize(("service", "share"), [("etl", 1.0), ("rules", 0.25), ("search", 0.25), ("sessions", 0.25)])
+def test_many_mistakes_are_found_in_one_round(tmp_path: Path, service: str, share: float) -> None:
+    rng, left, missed = random.Random(21), MISTAKES * share, []
     # Without the name of the file, or of a route, what is said of these has no meaning.
-    every = [one for one in _all("etl") if not re.search("schema_fileq|nameq", one.text)]
+    every = [one for one in _all(service) if not re.search("schema_fileq|nameq", one.text)]
     while left > 0:
         chosen = {(one.file, one.line): one for one in rng.sample(every, rng.randint(2, MOST_AT_ONCE))}
-        found = _found(tmp_path, "etl", [*chosen.values()])
+        found = _found(tmp_path, service, [*chosen.values()])
         missed += [(one, [*chosen.values()], found) for place, one in chosen.items() if place not in found]
         left -= len(chosen)
     assert missed == []
@@ -361,6 +434,17 @@ def test_the_command_prints_all_and_exits_with_1(tmp_path: Path, capsys: pytest.
     assert [re.sub(r"^.*/", "", text).split(": ")[0] for text in printed[:2]] == ["etl.yaml:1:6", "etl.yaml:5:1"]
     assert "did you mean shards?" in printed[1]
     assert printed[-1].endswith("2 mistakes")
+
+
+@pytest.mark.parametrize("service", ["etl", "rules", "search", "sessions"])
+def test_the_settings_of_each_service_reject_an_app_that_topics_cannot_be_named_after(
+    tmp_path: Path, service: str
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("checkpoint: /data/x\napp: My App\nkafka: {bootstrap: 127.0.0.1:1}\n")
+    (problem,) = [one for one in check_document(find_service(service), file).problems if one.path == "app"]
+    assert (problem.place.line, problem.place.column) == (2, 6)
+    assert "use a-z, 0-9 and -" in problem.message
 
 
 def test_what_is_missing_is_named_with_its_purpose_and_twice_is_a_mistake(tmp_path: Path) -> None:

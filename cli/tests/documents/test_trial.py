@@ -130,11 +130,7 @@ def test_try_of_a_thousand_records_does_not_load_spark(sample: Path, rates: str)
     assert (status, has_spark) == ("0", "False")
 
 
-#: The other examples have their rows in tests/in_process/test_example_mappings.py.
-WITH_TESTS = [file for file in sorted((EVENTS / "etl").glob("*.yaml")) if "\ntests:" in file.read_text()]
-
-
-@pytest.mark.parametrize("file", [*WITH_TESTS, EXAMPLE], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*sorted((EVENTS / "etl").glob("*.yaml")), EXAMPLE], ids=lambda file: file.stem)
 def test_the_tests_in_the_documents_of_the_examples_pass(file: Path) -> None:
     results = run_mapping_tests(file)
     assert results
@@ -188,6 +184,40 @@ def test_explain_tells_which_stage_made_what(capsys: pytest.CaptureFixture[str],
     assert broken["stages"][-1]["decisions"] == ["rejected: rule:price-not-negative"]
     assert run(["etl", "explain", str(EXAMPLE), "--sample", str(sample), "--record", "1001"]) == 1
     assert "the sample has 1000 records" in capsys.readouterr().err
+
+
+def test_explain_shows_each_row_that_an_array_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = {"Records": [{"eventID": f"e{n % 11}", "eventTime": "2026-11-02T08:30:00Z"} for n in range(12)]}
+    (tmp_path / "file.jsonl").write_text(json.dumps(record))
+    document = yaml.safe_load((EVENTS / "etl/cloudtrail_files.yaml").read_text())
+    document["inputs"][0]["schema_file"] = str(EVENTS / "streams/cloudtrail_files.yaml")
+    file = tmp_path / "files.yaml"
+    file.write_text(yaml.safe_dump(document | {"deduplicate": {"horizon_ms": 1000}}))
+    stages = _printed(capsys, "etl", "explain", str(file), "--sample", str(tmp_path / "file.jsonl"))["stages"]
+    mapped = [stage for stage in stages if stage["stage"] == "map"]
+    assert [stage.get("row") for stage in mapped] == [*range(1, 11), None]
+    assert mapped[10]["decisions"] == ["and 2 rows more"]
+    values = [{column["name"]: column["value"] for column in stage["columns"]} for stage in mapped[:10]]
+    assert [(value["id"], value["number"]) for value in values] == [(f"e{n}", n) for n in range(10)]
+    assert [stage["decisions"][0] for stage in stages if stage["stage"] == "route"][10] == "and 1 row more"
+    (duplicate,) = [stage["decisions"][0] for stage in stages if stage["stage"] == "deduplicate"]
+    assert duplicate == "the row is a duplicate: a row with its id came before it (id = e0)"
+
+
+def test_a_test_gives_its_records_a_time_a_key_and_headers(tmp_path: Path) -> None:
+    document = yaml.safe_load((EVENTS / "etl/github_events.yaml").read_text())
+    document["inputs"][0]["schema_file"] = str(EVENTS / "streams/github_events.yaml")
+    (test,) = document["tests"]
+    test["records"][0]["_kafka"]["headers"]["X-GitHub-Event"] = "label"
+    test["records"][1]["_kafka"]["timestamp"] = "soon"
+    file = tmp_path / "events.yaml"
+    file.write_text(yaml.safe_dump(document))
+    (result,) = run_mapping_tests(file)
+    assert "record 2: _kafka.timestamp: no time such as 2026-11-02T09:00:00Z: 'soon'" in result.diff[0]
+    test["records"][1]["_kafka"]["timestamp"] = "2026-11-02T09:00:02Z"
+    file.write_text(yaml.safe_dump(document))
+    (result,) = run_mapping_tests(file)
+    assert any("events: - missing" in line and '"issues.edited"' in line for line in result.diff)
 
 
 def test_diff_shows_rows_and_letters_that_change(

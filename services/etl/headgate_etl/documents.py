@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self  # a stream's document is made of anythi
 from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
-from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.config.settings import AppName, ServiceSettings
 from streamcore.service.config.sinks import SinkDocuments
 from streamcore.sinks.postgres.settings import SslMode
 
@@ -336,7 +336,8 @@ class MappingTestDocument(Document):
     name: Annotated[str, Field(min_length=1)] = Field(description="What the test shows, in a few words.")
     records: Annotated[tuple[Any, ...], Field(min_length=1)] = Field(
         description="Records in order of arrival: a mapping for a JSON record, a text for another format. With several "
-        "inputs a mapping names its own in _stream; a text is then {_stream: NAME, _text: TEXT}."
+        "inputs a mapping names its own in _stream; a text is then {_stream: NAME, _text: TEXT}. _kafka has its "
+        "timestamp, key and headers in Kafka."
     )
     lists: dict[str, Any] = Field(
         default_factory=dict, description="Content of lists: for each a mapping of keys to values, or a list of keys."
@@ -353,7 +354,7 @@ class MappingTestDocument(Document):
 class EtlDocument(MappingDocument, SinkDocuments, ServiceSettings):
     """Settings of the ETL app, before their names and expressions are checked."""
 
-    app: str = Field(
+    app: AppName = Field(
         default="etl",
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )

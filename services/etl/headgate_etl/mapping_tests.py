@@ -29,7 +29,7 @@ def check_tests(settings: EtlDocument, problems: Problems) -> None:
         for name in test.lists:
             if name not in settings.lists:
                 problems.add(f"{path}.lists.{name}", f"there is no such list; lists are {_names(settings.lists)}")
-        if test.lookup and settings.lookup is None:
+        if test.lookup and not settings.all_lookups:
             problems.add(f"{path}.lookup", "the document has no look-up")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from streamcore.service.config.documents import NotNegative, Positive, StreamDocument
-from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.config.settings import AppName, ServiceSettings
 
 
 class RulesSettings(ServiceSettings):
@@ -15,7 +15,7 @@ class RulesSettings(ServiceSettings):
 
     preload: ClassVar[tuple[str, ...]] = ("rulecore.kernel",)
 
-    app: str = Field(
+    app: AppName = Field(
         default="rules",
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate_search.changes import DELETED, ID, LOG_POSITION, MapChanges
-from headgate_search.settings import DOCUMENTS, ChangesDocument, CountDocument, CounterDocument, SearchSettings
+from headgate_search.settings import DOCUMENTS, ChangesDocument, CountDocument, CounterDocument, SearchDocument
 from rulecore.language import Call, Case, ColumnRef, Expr, When, columns
 from rulecore.mapping.expressions import ExpressionReader
 from rulecore.mapping.problems import Problems
@@ -53,7 +53,7 @@ class SearchPlan:
         return {name: type_ for counter in self.counters for name, type_ in counter.counts.items()}
 
 
-def read_sources(settings: SearchSettings) -> list[Source]:
+def read_sources(settings: SearchDocument) -> list[Source]:
     """Return each stream that the settings read, once, with its file and format."""
     found: dict[tuple[str, str], Source] = {}
     for each in settings.streams:
@@ -63,7 +63,7 @@ def read_sources(settings: SearchSettings) -> list[Source]:
     return [*found.values()]
 
 
-def build_plan(settings: SearchSettings, sources: Sequence[Source] | None = None) -> SearchPlan:
+def build_plan(settings: SearchDocument, sources: Sequence[Source] | None = None) -> SearchPlan:
     """Build the plan of the settings. ``ConfigError`` lists everything that is wrong in them, one entry per line.
 
     ``sources``: the streams as ``read_sources`` returns them; None: those of the files.
@@ -76,7 +76,7 @@ def build_plan(settings: SearchSettings, sources: Sequence[Source] | None = None
     return plan
 
 
-def find_plan(settings: SearchSettings, of_streams: Sequence[Source | None], problems: Problems) -> SearchPlan:
+def find_plan(settings: SearchDocument, of_streams: Sequence[Source | None], problems: Problems) -> SearchPlan:
     """Return the plan of the settings, without what ``problems`` gets: everything that is wrong.
 
     ``of_streams``: the source of each of ``settings.streams``; None where its file cannot be used.
@@ -100,7 +100,7 @@ def find_plan(settings: SearchSettings, of_streams: Sequence[Source | None], pro
     return plan
 
 
-def counted_columns(settings: SearchSettings, plan: SearchPlan) -> list[str]:
+def counted_columns(settings: SearchDocument, plan: SearchPlan) -> list[str]:
     """Return the columns of counts, span by span, then those of half-lives."""
     return [f"{name}_{suffix}" for suffix in settings.suffixes for name in plan.counts]
 
@@ -109,7 +109,7 @@ def _key(stream: StreamDocument) -> tuple[str, str]:
     return str(stream.schema_file), stream.topic
 
 
-def _source_numbers(settings: SearchSettings) -> list[int]:
+def _source_numbers(settings: SearchDocument) -> list[int]:
     """Return for each stream of the settings the position of its source."""
     known: dict[tuple[str, str], int] = {}
     return [known.setdefault(_key(each), len(known)) for each in settings.streams]
@@ -207,7 +207,7 @@ def _check_streams(sources: Sequence[Source], problems: Problems) -> None:
         problems.add("documents", f"stream {name!r} appears twice; give the second one a stream file with another name")
 
 
-def _check_names(settings: SearchSettings, plan: SearchPlan, problems: Problems) -> None:
+def _check_names(settings: SearchDocument, plan: SearchPlan, problems: Problems) -> None:
     """Check that all columns of a document have different names, and that the index names no others."""
     owners: dict[str, str] = {}
     for number, document in enumerate(plan.documents):
@@ -218,7 +218,8 @@ def _check_names(settings: SearchSettings, plan: SearchPlan, problems: Problems)
             for suffix in settings.suffixes:
                 _own(owners, f"{name}_{suffix}", f"counters.{number}.counts.{name}", problems)
     known = [ID, *owners]
-    for name in settings.opensearch.indexes[DOCUMENTS].properties:
+    index = settings.opensearch.indexes.get(DOCUMENTS)
+    for name in () if index is None else index.properties:
         if name not in known:
             problems.add(
                 f"opensearch.indexes.{DOCUMENTS}.properties.{name}",

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
-from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.config.settings import AppName, ServiceSettings
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
 
 _HOUR_MS = 3_600_000
@@ -91,8 +91,8 @@ class CounterDocument(StreamDocument):
     )
 
 
-class SearchSettings(ServiceSettings):
-    """Settings of the search app."""
+class SearchDocument(ServiceSettings):
+    """The form of the settings of the search app."""
 
     preload: ClassVar[tuple[str, ...]] = (
         "headgate_search.changes",
@@ -101,7 +101,7 @@ class SearchSettings(ServiceSettings):
         "streamcore.operators.joins",
     )
 
-    app: str = Field(
+    app: AppName = Field(
         default="search",
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )
@@ -159,17 +159,27 @@ class SearchSettings(ServiceSettings):
         return (*self.documents, *self.counters)
 
     @model_validator(mode="after")
-    def _check_span_names(self) -> SearchSettings:
+    def _check_span_names(self) -> SearchDocument:
         names = self.suffixes
         if len(set(names)) < len(names):
             raise ValueError(f"spans: a name appears twice in {', '.join(names)}, with the half-lives")
         return self
 
-    @model_validator(mode="after")
-    def _check_index(self) -> SearchSettings:
+    def find_index_fault(self) -> tuple[str, str] | None:
+        """Return the entry of the index that is wrong, and why; None if it is right."""
         index = self.opensearch.indexes.get(DOCUMENTS)
         if index is None or len(self.opensearch.indexes) > 1:
-            raise ValueError(f"opensearch.indexes: name the index of lane {DOCUMENTS!r}, and no other")
+            return "opensearch.indexes", f"name the index of lane {DOCUMENTS!r}, and no other"
         if index.id != ("id",) or index.deleted != "deleted":
-            raise ValueError(f"opensearch.indexes.{DOCUMENTS}: must have id: [id] and deleted: deleted")
+            return f"opensearch.indexes.{DOCUMENTS}", "must have id: [id] and deleted: deleted"
+        return None
+
+
+class SearchSettings(SearchDocument):
+    """Settings of the search app."""
+
+    @model_validator(mode="after")
+    def _check_index(self) -> SearchSettings:
+        if (fault := self.find_index_fault()) is not None:
+            raise ValueError(": ".join(fault))
         return self

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
-from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.config.settings import AppName, ServiceSettings
 from streamcore.sinks.postgres.settings import PostgresSettings
 from streamcore.windowing.assigners import MAX_GAP_MS
 
@@ -108,7 +108,7 @@ class SessionsSettings(ServiceSettings):
         "streamcore.operators.deduplication.operator",
     )
 
-    app: str = Field(
+    app: AppName = Field(
         default="sessions",
         description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )

@@ -64,6 +64,11 @@ def _check_app_name(name: str) -> str:
     return name
 
 
+#: The name of an app, checked by the rule for names of topics and folders. A service that has a default for it uses
+#: this type again, for another field takes the place of the one here.
+AppName = Annotated[str, AfterValidator(_check_app_name)]
+
+
 class ServiceSettings(Document):
     """Settings that every service has. The server and keys of a bucket come from the environment (``storage.s3``)."""
 
@@ -71,8 +76,7 @@ class ServiceSettings(Document):
     preload: ClassVar[tuple[str, ...]] = ()
 
     app: Annotated[
-        str,
-        AfterValidator(_check_app_name),
+        AppName,
         Field(description=f"Name of the app; its topics and folders begin with it: {APP_NAME_RULE}."),
     ]
     kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
