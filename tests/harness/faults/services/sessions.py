@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
-import headgate_sessions
 from headgate.local.servers.postgres import EmbeddedPostgres
 from headgate.records.file_rows import read_rows
+from headgate_sessions.app import build_topology
 from streamcore.service.config.documents import load_schema
+from streamcore.sinks.postgres.lane_table import lane_tables
 from tests.harness.apps.sessions_app import retail_settings
 from tests.harness.faults.services.servers import Postgres
 from tests.harness.faults.services.trial import LATE_DAYS, LINES, ROOT, Input, ServicePlan, ServiceScene, with_garbage
@@ -69,8 +69,6 @@ def plan_sessions(name: str, server: EmbeddedPostgres) -> ServicePlan:
     """Start the server, create the tables, and return the plan of the service."""
     database = Postgres(server)
     server.start()
-    with database.connect() as connection:
-        connection.execute((Path(headgate_sessions.__file__).parent / "sql" / "tables.sql").read_bytes())
     output = SessionsOutput(database, Oracle(LINES, LATE_DAYS * DAY_MS))
     document = retail_settings().model_dump(mode="json", include={*_SETTINGS})
     table = {"table": "sessions.session", "key": ["session_id"], "version": "revision"}
@@ -81,7 +79,19 @@ def plan_sessions(name: str, server: EmbeddedPostgres) -> ServicePlan:
         "dashboard_metrics": None,
         "postgres": database.login | {"tables": {"sessions_table": table}},
     }
+    with database.connect() as connection:
+        connection.execute("create schema sessions")
+        connection.execute(_create_table(table))
     return ServicePlan(("headgate_sessions",), settings, _records(output.oracle), server, output.check)
+
+
+def _create_table(table: object) -> str:
+    """Return the statement that makes the table of the sessions, as ``headgate sessions tables`` prints it."""
+    unused = {"host": "unused", "database": "unused", "user": "unused"}
+    settings = retail_settings(postgres=unused | {"tables": {"sessions_table": table}})
+    assert settings.postgres is not None
+    columns = build_topology(settings).table_columns
+    return lane_tables(settings.postgres, columns)["sessions_table"].create_table()
 
 
 def _records(oracle: Oracle) -> list[Input]:
