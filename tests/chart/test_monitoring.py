@@ -56,6 +56,7 @@ def _metrics() -> frozenset[str]:
         totals.partition_delay_ms["shop", "0"] = 1
         totals.duplicates["shop.same"] = 1
         telemetry.watch(lambda: Lag(1, 1))
+        telemetry.watch_lineage({"sent": 1})
         telemetry.watch_memory(lambda: MemoryUse(700, 1_000, ()))
         telemetry.savepoint_done(1)
         telemetry.progress({"durationMs": {"commit": 1}})

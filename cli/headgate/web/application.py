@@ -21,7 +21,7 @@ from headgate.web.api import alerts, apps, deadletters, rules
 from headgate.web.context import Console, require_role
 from headgate.web.pages import actions
 from headgate.web.pages import routes as pages
-from headgate.web.problems import Place, ProblemCode, ProblemDocument, RequestError
+from headgate.web.problems import ProblemCode, ProblemDocument, ProblemError, ProblemPlace
 from headgate.web.responses import PROBLEM_JSON, problem_response
 from headgate.web.static_files import static_file
 from streamcore.errors import Retryable, StreamError
@@ -64,7 +64,7 @@ def build_api(console: Console | None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.router.routes.append(Route(f"{STATIC}{{name}}", static_file, methods=["GET"]))
-    for kind in (RequestError, RequestValidationError, HTTPException, StreamError, Exception):
+    for kind in (ProblemError, RequestValidationError, HTTPException, StreamError, Exception):
         app.add_exception_handler(kind, _answer_error)
     return app
 
@@ -84,29 +84,29 @@ def _answer_error(request: Request, error: Exception) -> Response:
     return problem_response(request.scope, _as_request_error(error))
 
 
-def _as_request_error(error: Exception) -> RequestError:
+def _as_request_error(error: Exception) -> ProblemError:
     match error:
-        case RequestError():
+        case ProblemError():
             return error
         case RequestValidationError():
             places = [*_places(error.errors())]
             detail = "; ".join(f"{one.path}: {one.message}" for one in places)
-            return RequestError(422, ProblemCode.INVALID_REQUEST, detail, places)
+            return ProblemError(422, ProblemCode.INVALID_REQUEST, detail, places)
         case HTTPException():
             code = _CODES.get(error.status_code, ProblemCode.INVALID_REQUEST)
-            return RequestError(error.status_code, code, str(error.detail), headers=error.headers)
+            return ProblemError(error.status_code, code, str(error.detail), headers=error.headers)
         case Retryable():
-            return RequestError(503, ProblemCode.KAFKA_AWAY, str(error), headers={"Retry-After": "5"})
+            return ProblemError(503, ProblemCode.KAFKA_AWAY, str(error), headers={"Retry-After": "5"})
         case InputError():
-            return RequestError(404, ProblemCode.CANNOT_ANSWER, str(error))
+            return ProblemError(404, ProblemCode.CANNOT_ANSWER, str(error))
         case StreamError():
-            return RequestError(422, ProblemCode.CANNOT_ANSWER, str(error))
+            return ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error))
     _LOG.error("a request failed", exc_info=error)
-    return RequestError(500, ProblemCode.FAILED, type(error).__name__)
+    return ProblemError(500, ProblemCode.FAILED, type(error).__name__)
 
 
-def _places(errors: Iterable[dict[str, object]]) -> Iterable[Place]:
+def _places(errors: Iterable[dict[str, object]]) -> Iterable[ProblemPlace]:
     for one in errors:
         location = one.get("loc", ())
         assert isinstance(location, tuple)
-        yield Place(path=".".join(str(part) for part in location[1:]), message=str(one.get("msg", "")))
+        yield ProblemPlace(path=".".join(str(part) for part in location[1:]), message=str(one.get("msg", "")))

@@ -10,9 +10,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from headgate.web.access.roles import ROUTES
-from headgate.web.access.sessions import Session
+from headgate.web.access.sessions import ConsoleSession
 from headgate.web.changes.publish import RuleWriter
-from headgate.web.problems import ProblemCode, RequestError, not_found
+from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
 from headgate.web.state.alert_feed import AlertFeed
 from headgate.web.state.alert_rate import AlertRate
@@ -59,17 +59,17 @@ class Console:
         self._work = threading.BoundedSemaphore(settings.limits.explanations)
 
     def app(self, name: str) -> ShownApp:
-        """Return an app. ``RequestError`` if the console does not show it."""
+        """Return an app. ``ProblemError`` if the console does not show it."""
         if name not in self.apps:
             raise not_found(f"this console shows no app {name}; it shows {', '.join(self.apps)}")
         return self.apps[name]
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Hold one of the places for explanations and tests. ``RequestError`` if none is free."""
+        """Hold one of the places for explanations and tests. ``ProblemError`` if none is free."""
         if not self._work.acquire(timeout=1):
             detail = f"{self.settings.limits.explanations} explanations or tests run already"
-            raise RequestError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "2"})
+            raise ProblemError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "2"})
         try:
             yield
         finally:
@@ -92,10 +92,10 @@ def get_console(request: Request) -> Console:
     return console
 
 
-def get_session(request: Request) -> Session:
+def get_session(request: Request) -> ConsoleSession:
     """Return the session of a request, which the guard has found."""
     session = request.scope["session_of"]
-    assert isinstance(session, Session)
+    assert isinstance(session, ConsoleSession)
     return session
 
 
@@ -111,9 +111,9 @@ def require_role(request: Request) -> None:
     session = get_session(request)
     if needed is None or not session.role.includes(needed):
         asked = "a role that no table names" if needed is None else f"the role {needed.value}"
-        raise RequestError(403, ProblemCode.NOT_ALLOWED, f"this needs {asked}; the session has {session.role.value}")
+        raise ProblemError(403, ProblemCode.NOT_ALLOWED, f"this needs {asked}; the session has {session.role.value}")
 
 
 TheConsole = Annotated[Console, Depends(get_console)]
-TheSession = Annotated[Session, Depends(get_session)]
+TheSession = Annotated[ConsoleSession, Depends(get_session)]
 TheApp = Annotated[ShownApp, Depends(get_app)]

@@ -73,7 +73,7 @@ class ProblemCode(Code):
     FAILED = ("failed", "A fault of the console.", "Its log on standard error has the traceback; please report it.")
 
 
-class Place(BaseModel):
+class ProblemPlace(BaseModel):
     """A mistake in a document. ``line`` and ``column`` count from 1; null where there is no document."""
 
     line: Annotated[int | None, Field(description="Line, from 1.")] = None
@@ -83,7 +83,7 @@ class Place(BaseModel):
     detail: Annotated[str, Field(description="Further lines, such as the underlined expression.")] = ""
 
     @classmethod
-    def of(cls, problem: Problem) -> Place:
+    def of(cls, problem: Problem) -> ProblemPlace:
         """Return the place of a problem in a file."""
         line, column = problem.place.line, problem.place.column
         return cls(line=line, column=column, path=problem.path, message=problem.message, detail=problem.detail)
@@ -98,10 +98,10 @@ class ProblemDocument(BaseModel):
     detail: Annotated[str, Field(description="What happened here.")]
     code: Annotated[str, Field(description="The code, see docs/reference/codes.md.")]
     remedy: Annotated[str, Field(description="What to do.")]
-    problems: Annotated[tuple[Place, ...], Field(description="Mistakes with their places.")] = ()
+    problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes with their places.")] = ()
 
 
-class RequestError(Exception):
+class ProblemError(Exception):
     """A request that is answered with a problem document. Catch it where answers are written."""
 
     def __init__(
@@ -109,7 +109,7 @@ class RequestError(Exception):
         status: int,
         code: ProblemCode,
         detail: str,
-        places: Sequence[Place] = (),
+        places: Sequence[ProblemPlace] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
@@ -130,6 +130,6 @@ class RequestError(Exception):
         )
 
 
-def not_found(what: str) -> RequestError:
+def not_found(what: str) -> ProblemError:
     """Return the error for a thing that does not exist."""
-    return RequestError(404, ProblemCode.NOT_FOUND, what)
+    return ProblemError(404, ProblemCode.NOT_FOUND, what)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
-from headgate.web.problems import RequestError
+from headgate.web.problems import ProblemError
 from headgate.web.rendering import render
 
 API = "/api/"
 PROBLEM_JSON = "application/problem+json"
 
 
-def problem_response(scope: Scope, error: RequestError) -> Response:
+def problem_response(scope: Scope, error: ProblemError) -> Response:
     """Return the answer to a request that failed: of the API a problem document, of a page a page."""
     if scope["path"].startswith(API):
         text = error.document.model_dump_json()

@@ -39,10 +39,7 @@ EVENTS = 8_000
 SHOP = ShopSettings(seed=3, start_ms=1_789_900_000_000 // 86_400_000 * 86_400_000)
 NOTHING = DocumentCounts(0, 0, 0, 0)
 SPEC = IndexSpec("products", ("id",), "deleted")
-STRICT = {
-    name: {"schema_file": str(search.ROOT / "streams" / f"{file}.yaml"), "topic": name, "reject_extra_fields": True}
-    for name, file in (("products", "products"), ("events", "shop"))
-}
+STRICT = search.shop_streams("products", "events", reject_extra_fields=True)
 
 
 class Server:

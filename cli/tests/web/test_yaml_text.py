@@ -7,7 +7,7 @@ import pytest
 from headgate.rules.bundle import read_rules, shipped_rules
 from headgate.rules.yaml_text import yaml_text
 from headgate.web.pages import marks
-from headgate.web.problems import Place
+from headgate.web.problems import ProblemPlace
 from rulecore.documents.loading import load_text
 from rulecore.documents.rule import Rule
 
@@ -38,7 +38,7 @@ def test_the_next_version_is_written_into_the_text() -> None:
 
 def test_lines_carry_their_mistakes_and_give_the_text_again() -> None:
     text = "id: a\nthen:\n  - severity: high\nplain text\n"
-    lines = marks.yaml_lines(text, [Place(line=3, column=5, message="wrong")])
+    lines = marks.yaml_lines(text, [ProblemPlace(line=3, column=5, message="wrong")])
     assert "".join(f"{one.lead}{one.name}{one.rest}\n" for one in lines) == text
     assert [bool(one.problems) for one in lines] == [False, False, True, False]
 

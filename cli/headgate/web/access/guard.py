@@ -15,8 +15,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.web.access.sessions import Session, Sessions
-from headgate.web.problems import ProblemCode, RequestError
+from headgate.web.access.sessions import ConsoleSession, Sessions
+from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.responses import problem_response
 
 OPEN_PATH = "/open"
@@ -67,7 +67,7 @@ class Guard:
 
         try:
             answer = self._check(scope)
-        except RequestError as error:
+        except ProblemError as error:
             answer = problem_response(scope, error)
         if answer is not None:
             await answer(scope, receive, send_guarded)
@@ -78,17 +78,17 @@ class Guard:
         """Return the answer of a request that goes no further; None for one that is passed on."""
         headers = Headers(scope=scope)
         if headers.get("host", "") not in self._hosts:
-            raise RequestError(421, ProblemCode.WRONG_HOST, "this is not the console's address; use the printed one")
+            raise ProblemError(421, ProblemCode.WRONG_HOST, "this is not the console's address; use the printed one")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._body_bytes:
-            raise RequestError(413, ProblemCode.TOO_LARGE, f"a body has at most {self._body_bytes} bytes")
+            raise ProblemError(413, ProblemCode.TOO_LARGE, f"a body has at most {self._body_bytes} bytes")
         if scope["path"] == OPEN_PATH and scope["method"] in _READING:
             return self._open(scope)
         if scope["path"].startswith(STATIC):
             return None
         session = self._find_session(headers)
         if session is None:
-            raise RequestError(401, ProblemCode.NO_SESSION, "no session: open the address that the console has printed")
+            raise ProblemError(401, ProblemCode.NO_SESSION, "no session: open the address that the console has printed")
         if session.with_cookie and scope["method"] not in _READING:
             _check_origin(headers)
         scope["session_of"] = session
@@ -99,12 +99,12 @@ class Guard:
         secret = self._sessions.exchange(token)
         if secret is None:
             detail = "this address was used already; the console has printed a new one"
-            raise RequestError(401, ProblemCode.NO_SESSION, detail)
+            raise ProblemError(401, ProblemCode.NO_SESSION, detail)
         answer = Response(status_code=303, headers={"Location": "/"})
         answer.set_cookie(self._sessions.cookie, secret, httponly=True, samesite="strict", path="/")
         return answer
 
-    def _find_session(self, headers: Headers) -> Session | None:
+    def _find_session(self, headers: Headers) -> ConsoleSession | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
             return self._sessions.by_token(token) if scheme.lower() == "bearer" else None
@@ -118,7 +118,7 @@ class Guard:
 def _check_origin(headers: Headers) -> None:
     """Refuse a change that a page of another origin sends. A browser names the origin of every change."""
     if headers.get("origin") != f"http://{headers['host']}" or headers.get("sec-fetch-site") == "cross-site":
-        raise RequestError(403, ProblemCode.WRONG_ORIGIN, "a change has to come from the console's own pages")
+        raise ProblemError(403, ProblemCode.WRONG_ORIGIN, "a change has to come from the console's own pages")
 
 
 class _Bounded:
@@ -131,5 +131,5 @@ class _Bounded:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise RequestError(413, ProblemCode.TOO_LARGE, "the body has more bytes than the console reads")
+            raise ProblemError(413, ProblemCode.TOO_LARGE, "the body has more bytes than the console reads")
         return message

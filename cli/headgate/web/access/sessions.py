@@ -17,7 +17,7 @@ _COOKIE = "headgate_session"
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ConsoleSession:
     """Who sends a request. ``with_cookie``: a browser sends it by itself, so the origin of a change is checked."""
 
     subject: str
@@ -32,10 +32,10 @@ class Sessions:
     """
 
     def __init__(self, subject: str, role: Role, most: int, port: int) -> None:
-        self._session = Session(subject, role)
+        self._session = ConsoleSession(subject, role)
         self.cookie = f"{_COOKIE}_{port}"
         self._most = most
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, ConsoleSession] = {}
         self._once: set[str] = set()
         self._lock = threading.Lock()
         #: Called whenever a one-time token was used.
@@ -52,7 +52,7 @@ class Sessions:
         """Return a token for programs, valid as long as the process runs."""
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._open[_digest(token)] = Session(self._session.subject, self._session.role, with_cookie=False)
+            self._open[_digest(token)] = ConsoleSession(self._session.subject, self._session.role, with_cookie=False)
         return token
 
     def exchange(self, token: str) -> str | None:
@@ -69,15 +69,15 @@ class Sessions:
         self.on_opened()
         return secret
 
-    def by_cookie(self, secret: str) -> Session | None:
+    def by_cookie(self, secret: str) -> ConsoleSession | None:
         """Return the session with this secret of a cookie."""
         return self._find(secret, with_cookie=True)
 
-    def by_token(self, token: str) -> Session | None:
+    def by_token(self, token: str) -> ConsoleSession | None:
         """Return the session of a program with this token. A cookie's secret is no token."""
         return self._find(token, with_cookie=False)
 
-    def _find(self, secret: str, *, with_cookie: bool) -> Session | None:
+    def _find(self, secret: str, *, with_cookie: bool) -> ConsoleSession | None:
         with self._lock:
             found = self._open.get(_digest(secret))
         return found if found is not None and found.with_cookie is with_cookie else None

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from headgate.web.changes.explain import Question, explain
 from headgate.web.context import TheApp, TheConsole
-from headgate.web.problems import ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.state.alerts import AlertFilter
 from headgate.web.state.newest_first import read_cursor
 from headgate.web.state.values import AlertPage, AlertValue
@@ -49,7 +49,7 @@ async def follow_alerts(
     """Send each new alert as a server-sent event `alert`, with the alert as JSON."""
     if app.feed.pages >= console.settings.limits.live_pages:
         detail = f"{app.feed.pages} pages get live alerts already"
-        raise RequestError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "10"})
+        raise ProblemError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "10"})
     after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None
 
     async def lines() -> AsyncIterator[bytes]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headgate.web.changes.check import CheckValue, as_value, check_text, run_tests
 from headgate.web.changes.publish import Terms
 from headgate.web.context import Console, TheApp, TheConsole, TheSession
-from headgate.web.problems import Place, ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.rule_views import (
     find_rule,
     find_version,
@@ -191,10 +191,10 @@ def _terms(
     """Return the terms of a change. ``match``: the headers If-Match and If-None-Match."""
     etag, absent = match
     if absent is not None and (absent != "*" or etag is not None):
-        place = Place(path="If-None-Match", message="only * is accepted, and no If-Match beside it")
-        raise RequestError(422, ProblemCode.INVALID_REQUEST, "If-None-Match: only * is accepted", [place])
+        place = ProblemPlace(path="If-None-Match", message="only * is accepted, and no If-Match beside it")
+        raise ProblemError(422, ProblemCode.INVALID_REQUEST, "If-None-Match: only * is accepted", [place])
     if etag == "*":
-        raise RequestError(428, ProblemCode.NO_PRECONDITION, "If-Match: * says nothing of what was read; send the ETag")
+        raise ProblemError(428, ProblemCode.NO_PRECONDITION, "If-Match: * says nothing of what was read; send the ETag")
     return Terms(etag if absent is None else "*", by, why, key, min(wait_ms, console.settings.limits.wait_ms))
 
 

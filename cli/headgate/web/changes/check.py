@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headgate.web.problems import Place, ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.values import TestValue, Value
 from rulecore.check import CheckReport, check_rules
@@ -29,8 +29,8 @@ class CheckValue(Value):
 
     rule: Annotated[str | None, Field(description="Id of the rule; null if it cannot be read.")]
     version: Annotated[int | None, Field(description="Its version.")]
-    problems: Annotated[tuple[Place, ...], Field(description="Mistakes; with one, the rule is not published.")]
-    warnings: Annotated[tuple[Place, ...], Field(description="What its author should read.")]
+    problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes; with one, the rule is not published.")]
+    warnings: Annotated[tuple[ProblemPlace, ...], Field(description="What its author should read.")]
     cost: Annotated[str | None, Field(description="What the rule is expected to cost.")]
     cheap: Annotated[bool | None, Field(description="Whether that is little.")]
     tests: Annotated[tuple[TestValue, ...], Field(description="The results of its tests, with the code of production.")]
@@ -55,11 +55,11 @@ class CheckedRule:
         return next(iter(self.report.rules), None)
 
     def require(self) -> Rule:
-        """Return the rule. ``RequestError`` with the places of its mistakes if it has any."""
+        """Return the rule. ``ProblemError`` with the places of its mistakes if it has any."""
         if self.problems or self.rule is None:
-            places = [Place.of(problem) for problem in self.problems]
+            places = [ProblemPlace.of(problem) for problem in self.problems]
             count = "a mistake" if len(places) == 1 else f"{len(places)} mistakes"
-            raise RequestError(422, ProblemCode.INVALID_RULE, f"the rule has {count}; nothing was published", places)
+            raise ProblemError(422, ProblemCode.INVALID_RULE, f"the rule has {count}; nothing was published", places)
         return self.rule
 
 
@@ -88,8 +88,8 @@ def as_value(checked: CheckedRule, tests: tuple[TestValue, ...]) -> CheckValue:
     return CheckValue(
         rule=None if rule is None else rule.id,
         version=None if rule is None else rule.version,
-        problems=tuple(Place.of(problem) for problem in checked.problems),
-        warnings=tuple(Place.of(problem) for problem in checked.report.warnings),
+        problems=tuple(ProblemPlace.of(problem) for problem in checked.problems),
+        warnings=tuple(ProblemPlace.of(problem) for problem in checked.report.warnings),
         cost=None if cost is None else cost.note,
         cheap=None if cost is None else cost.cheap,
         tests=tests,

@@ -12,7 +12,7 @@ from headgate.explain.query import ExplainQuery
 from headgate.explain.render_json import as_json
 from headgate.kafka_login import KnownLogin
 from headgate.records.formats import read_formats
-from headgate.web.problems import ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.settings import ConsoleApp
 from rulecore.errors import RuleSetError
 from streamcore.kafka.settings import KafkaSettings
@@ -30,7 +30,7 @@ class Question:
 
 
 def explain(kafka: KafkaSettings, app: ConsoleApp, question: Question, scan: int) -> Json:
-    """Return an explanation. ``RequestError`` naming what is missing, if the question cannot be answered."""
+    """Return an explanation. ``ProblemError`` naming what is missing, if the question cannot be answered."""
     from headgate.explain.answer import answer
 
     try:
@@ -53,4 +53,4 @@ def explain(kafka: KafkaSettings, app: ConsoleApp, question: Question, scan: int
         )
         return as_json(answer(query))
     except (InputError, RuleSetError) as error:
-        raise RequestError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
+        raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from headgate.rules.publish import ChangeNote, rule_change, write_changes
 from headgate.web.changes.check import check_text
-from headgate.web.problems import Place, ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.rule_views import etag_of, find_rule, newest_document
 from headgate.web.state.values import OutcomeValue
@@ -59,8 +59,8 @@ class RuleWriter:
             if found.version <= newest and checked.loaded is not None:
                 place = checked.loaded.document.place(("version",))
                 message = f"version {found.version} is not above {newest}, the newest; write version: {newest + 1}"
-                where = Place(line=place.line, column=place.column, path="version", message=message)
-                raise RequestError(422, ProblemCode.INVALID_RULE, message, [where])
+                where = ProblemPlace(line=place.line, column=place.column, path="version", message=message)
+                raise ProblemError(422, ProblemCode.INVALID_RULE, message, [where])
             return found if mode is None else _in_mode(found, mode)
 
         return self._change(rule_id, f"publish {mode} {text}", rule, terms)
@@ -83,7 +83,7 @@ class RuleWriter:
             try:
                 return roll_back(snapshot.history, rule_id, to)
             except RuleSetError as error:
-                raise RequestError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
+                raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
 
         return self._change(rule_id, f"roll back {to}", rule, terms)
 
@@ -106,7 +106,7 @@ class RuleWriter:
         return self._outcome(rule_id, offset, terms, repeated=earlier is not None)
 
     def _outcome(self, rule_id: str, offset: int, terms: Terms, *, repeated: bool) -> OutcomeValue:
-        """Wait for the app's answer. ``RequestError`` if it has rejected the change."""
+        """Wait for the app's answer. ``ProblemError`` if it has rejected the change."""
         deadline = self._now_s() + terms.wait_ms / 1000
         while True:
             snapshot = self._reader.snapshot()
@@ -115,7 +115,7 @@ class RuleWriter:
                 break
             time.sleep(_POLL_S)
         if answer is not None and answer.status == StatusKind.REJECTED:
-            raise RequestError(409, ProblemCode.REJECTED, answer.reason or "the app gave no reason")
+            raise ProblemError(409, ProblemCode.REJECTED, answer.reason or "the app gave no reason")
         own = (entry.status for entry in snapshot.history.entries if entry.written.control.offset == offset)
         version = next((status.version for status in own if status.name == rule_id), None)
         return OutcomeValue(
@@ -131,7 +131,7 @@ class RuleWriter:
 
 
 def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
-    """Return the offset of the record that the same request has written before. ``RequestError`` if the key belongs to
+    """Return the offset of the record that the same request has written before. ``ProblemError`` if the key belongs to
     another change, or is none."""
     if terms.key is None:
         return None
@@ -142,14 +142,14 @@ def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
     offset, known = snapshot.requests[terms.key]
     if known != digest:
         detail = f"the key {terms.key} was used for another change, at offset {offset} of the control topic"
-        raise RequestError(422, ProblemCode.KEY_REUSED, detail)
+        raise ProblemError(422, ProblemCode.KEY_REUSED, detail)
     return offset
 
 
 def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:
     present = etag_of(snapshot, rule_id)
     if terms.etag is None:
-        raise RequestError(
+        raise ProblemError(
             428, ProblemCode.NO_PRECONDITION, f"send If-Match: {present}, the ETag of what you have read"
         )
     exists = snapshot.last_offset(rule_id) is not None
@@ -157,7 +157,7 @@ def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:
         last = next((one.written for one in reversed(snapshot.history.entries) if one.status.name == rule_id), None)
         who = "" if last is None or last.by is None else f" by {last.by}"
         detail = f"rule {rule_id} was changed meanwhile{who}; its ETag is now {present}"
-        raise RequestError(412, ProblemCode.CHANGED_MEANWHILE, detail, headers={"ETag": present})
+        raise ProblemError(412, ProblemCode.CHANGED_MEANWHILE, detail, headers={"ETag": present})
 
 
 def _in_mode(rule: Rule, mode: str) -> Rule:
@@ -169,5 +169,7 @@ def _in_mode(rule: Rule, mode: str) -> Rule:
     return changed
 
 
-def _invalid(path: str, message: str) -> RequestError:
-    return RequestError(422, ProblemCode.INVALID_REQUEST, f"{path}: {message}", [Place(path=path, message=message)])
+def _invalid(path: str, message: str) -> ProblemError:
+    return ProblemError(
+        422, ProblemCode.INVALID_REQUEST, f"{path}: {message}", [ProblemPlace(path=path, message=message)]
+    )

@@ -16,7 +16,7 @@ from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSessi
 from headgate.web.pages import html
 from headgate.web.pages.html import Draft, RuleContent
 from headgate.web.pages.routes import new_rule_frame, rule_frame
-from headgate.web.problems import ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.rule_views import find_rule
 from headgate.web.state.values import OutcomeValue
@@ -30,11 +30,11 @@ _WAIT_MS = 5_000
 async def read_form(request: Request) -> Mapping[str, str]:
     """Return the entries of a form."""
     if request.headers.get("content-type", "").partition(";")[0] != _FORM:
-        raise RequestError(415, ProblemCode.INVALID_REQUEST, f"a form is sent as {_FORM}")
+        raise ProblemError(415, ProblemCode.INVALID_REQUEST, f"a form is sent as {_FORM}")
     try:
         entries = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=_ENTRIES)
     except ValueError:
-        raise RequestError(422, ProblemCode.INVALID_REQUEST, "the form cannot be read") from None
+        raise ProblemError(422, ProblemCode.INVALID_REQUEST, "the form cannot be read") from None
     return {name: values[-1] for name, values in entries.items()}
 
 
@@ -75,7 +75,7 @@ def publish(app: TheApp, rule: str, form: Form, console: TheConsole, session: Th
     draft, terms = _draft(form), _terms(console, session.subject, form)
     try:
         outcome = app.writer.publish(rule, draft.text, draft.mode or None, terms)
-    except RequestError as error:
+    except ProblemError as error:
         snapshot = app.snapshot()
         frame = rule_frame(console, session, app, rule, "yaml")
         shown = replace(_checked(console, snapshot, draft), problem=error.document)
@@ -93,10 +93,10 @@ def publish_new(app: TheApp, form: Form, console: TheConsole, session: TheSessio
         return HTMLResponse(html.new_rule_page(frame, _checked(console, snapshot, draft)))
     try:
         if not frame.may("publisher"):
-            raise RequestError(403, ProblemCode.NOT_ALLOWED, "this needs the role publisher")
+            raise ProblemError(403, ProblemCode.NOT_ALLOWED, "this needs the role publisher")
         rule = check_text(snapshot, draft.text).require()
         outcome = app.writer.publish(rule.id, draft.text, draft.mode or None, _terms(console, session.subject, form))
-    except RequestError as error:
+    except ProblemError as error:
         shown = replace(_checked(console, snapshot, draft), problem=error.document)
         return HTMLResponse(html.new_rule_page(frame, shown), error.status)
     return _to_rule(app, outcome)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from headgate.web.changes.check import CheckValue
 from headgate.web.pages import marks
 from headgate.web.pages.frame import Frame
-from headgate.web.problems import Place, ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.rendering import render
 from headgate.web.state.values import AlertValue, AppValue, CodeCount, Need, ProcessValue, TestValue
 
 COLOURS = ("ground", "surface", "sunken", "ink", "accent", "good", "warn", "bad", "calm")
 _COUNTS = (0, 1, 3, 2, 5, 8, 4, 0, 0, 2, 6, 9, 12, 7, 3)
 _YAML = "id: large-payment\nversion: 3\nwhere: amuont > 500\nthen:\n  severity: high\n"
-_PLACE = Place(line=3, column=8, path="where", message="no field amuont; did you mean amount?", detail="")
+_PLACE = ProblemPlace(line=3, column=8, path="where", message="no field amuont; did you mean amount?", detail="")
 _TESTS = (
     TestValue(name="a payment of exactly 500 fires", passed=True, diff=(), line=12),
     TestValue(name="a refund does not", passed=False, diff=("- expected no alert", "+ user_id=u1"), line=17),
@@ -73,7 +73,7 @@ def components_page(frame: Frame) -> str:
     sound = CheckValue(
         rule="large-payment", version=3, problems=(), warnings=(), cost="found by hash", cheap=True, tests=_TESTS
     )
-    problem = RequestError(412, ProblemCode.CHANGED_MEANWHILE, "rule large-payment was changed meanwhile").document
+    problem = ProblemError(412, ProblemCode.CHANGED_MEANWHILE, "rule large-payment was changed meanwhile").document
     return render(
         "components.html",
         frame=frame,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.web.problems import Place
+from headgate.web.problems import ProblemPlace
 
 _ENTRY = re.compile(r"(\s*(?:- )*)([A-Za-z_][\w.]*)(:)(\s.*|)$")
 _VERSION = re.compile(r"^version:[ \t]*\d+[ \t]*$", re.MULTILINE)
@@ -22,10 +22,10 @@ class TextLine:
     lead: str
     name: str
     rest: str
-    problems: tuple[Place, ...] = ()
+    problems: tuple[ProblemPlace, ...] = ()
 
 
-def yaml_lines(text: str, problems: Sequence[Place] = ()) -> list[TextLine]:
+def yaml_lines(text: str, problems: Sequence[ProblemPlace] = ()) -> list[TextLine]:
     """Return the lines of a YAML text."""
     lines = []
     for number, line in enumerate(text.splitlines(), 1):

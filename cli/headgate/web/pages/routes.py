@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import JsonValue
 
 from headgate.dead_letters.model import DeadLetterFilter
-from headgate.web.access.sessions import Session
+from headgate.web.access.sessions import ConsoleSession
 from headgate.web.api.deadletters import Offset, Partition
 from headgate.web.api.rules import page_of
 from headgate.web.changes.check import run_tests
@@ -23,7 +23,7 @@ from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSessi
 from headgate.web.pages import html, marks
 from headgate.web.pages.frame import Frame
 from headgate.web.pages.html import Draft, RuleContent
-from headgate.web.problems import RequestError
+from headgate.web.problems import ProblemError
 from headgate.web.state.alerts import AlertFilter
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.newest_first import read_cursor
@@ -60,7 +60,13 @@ tests: []
 
 
 def frame_of(
-    console: Console, session: Session, app: str | None, section: str, title: str, command: str = "", notice: str = ""
+    console: Console,
+    session: ConsoleSession,
+    app: str | None,
+    section: str,
+    title: str,
+    command: str = "",
+    notice: str = "",
 ) -> Frame:
     """Return what is around the content of a page."""
     names = tuple(console.apps)
@@ -129,7 +135,7 @@ def new_rule_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
     return html.new_rule_page(new_rule_frame(console, session, app), Draft(text, "*", new_key()))
 
 
-def new_rule_frame(console: Console, session: Session, app: ShownApp) -> Frame:
+def new_rule_frame(console: Console, session: ConsoleSession, app: ShownApp) -> Frame:
     """Return the frame of the page on which a new rule is written."""
     command = f"headgate rules publish RULE.yaml --app {app.name}"
     return frame_of(console, session, app.name, "rules", "New rule", command)
@@ -162,7 +168,9 @@ def _outcome(snapshot: Snapshot, rule: str, offset: int | None) -> str:
     return ""
 
 
-def rule_frame(console: Console, session: Session, app: ShownApp, rule: str, tab: str, notice: str = "") -> Frame:
+def rule_frame(
+    console: Console, session: ConsoleSession, app: ShownApp, rule: str, tab: str, notice: str = ""
+) -> Frame:
     """Return the frame of a tab of a rule."""
     commands = {
         "now": f"headgate rules list --app {app.name} --rule {rule}",
@@ -231,7 +239,7 @@ def alert_page(app: TheApp, alert: str, console: TheConsole, session: TheSession
         with console.working():
             limit = console.settings.limits.explain_records
             why = orjson.loads(orjson.dumps(explain(app.kafka, app.app, Question(found.alert_id), limit)))
-    except (RequestError, StreamError) as error:
+    except (ProblemError, StreamError) as error:
         fault = str(error)
     command = f"headgate rules explain {quote(found.alert_id)} --app {app.name}"
     frame = frame_of(console, session, app.name, "alerts", found.rule, command)

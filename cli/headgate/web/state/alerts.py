@@ -100,7 +100,7 @@ class AlertReader:
         return AlertPage(alerts=tuple(found), read=rows.read, next=None if ended else rows.cursor)
 
     def find(self, alert_id: str) -> AlertValue:
-        """Return an alert of either lane. ``RequestError`` if it is not among the last ``scan`` of both."""
+        """Return an alert of either lane. ``ProblemError`` if it is not among the last ``scan`` of both."""
         reader = KafkaReader(self.kafka)
         for lane in (ALERTS, SHADOW):
             record = reader.find(f"{self.app}.{lane}", "key", alert_id.encode(), self.scan)

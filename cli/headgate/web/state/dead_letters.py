@@ -69,7 +69,7 @@ class DeadLetterReader:
         return counts, rows.read
 
     def find(self, partition: int, offset: int) -> DeadLetterValue:
-        """Return the dead letter at a position. ``RequestError`` if there is none."""
+        """Return the dead letter at a position. ``ProblemError`` if there is none."""
         try:
             record = self._reader().record(self.topic, partition, offset)
         except InputError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
-from headgate.web.problems import Place, ProblemCode, RequestError
+from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from streamcore.offsets import OffsetRange
 
 _FIRST, _MOST = 100, 10_000  # records of a partition in one read
@@ -74,7 +74,7 @@ def write_cursor(below: Mapping[int, int]) -> str:
 
 
 def read_cursor(text: str | None) -> dict[int, int]:
-    """Parse a cursor; empty for None. ``RequestError`` for a text that is none."""
+    """Parse a cursor; empty for None. ``ProblemError`` for a text that is none."""
     if not text:
         return {}
     try:
@@ -83,6 +83,6 @@ def read_cursor(text: str | None) -> dict[int, int]:
     except (binascii.Error, ValueError, TypeError):
         found = {-1: -1}
     if any(p < 0 or offset < 0 for p, offset in found.items()):
-        place = Place(path="cursor", message="no cursor of this list; begin without one")
-        raise RequestError(422, ProblemCode.INVALID_REQUEST, "cursor: no cursor of this list", [place])
+        place = ProblemPlace(path="cursor", message="no cursor of this list; begin without one")
+        raise ProblemError(422, ProblemCode.INVALID_REQUEST, "cursor: no cursor of this list", [place])
     return found

@@ -46,7 +46,7 @@ def list_versions(snapshot: Snapshot) -> list[VersionValue]:
 
 
 def find_rule(snapshot: Snapshot, rule: str) -> RuleValue:
-    """Return a rule. ``RequestError`` if the app has never accepted one of this id."""
+    """Return a rule. ``ProblemError`` if the app has never accepted one of this id."""
     history = snapshot.history
     versions = tuple(sorted(version for name, version in history.documents if name == rule))
     if not versions:
@@ -71,7 +71,7 @@ def find_rule(snapshot: Snapshot, rule: str) -> RuleValue:
 
 
 def find_version(snapshot: Snapshot, rule: str, version: int) -> DocumentValue:
-    """Return a version of a rule. ``RequestError`` if there is none."""
+    """Return a version of a rule. ``ProblemError`` if there is none."""
     found = snapshot.history.documents.get((rule, version))
     if found is None:
         raise not_found(f"app {snapshot.app} has no version {version} of rule {rule}")
@@ -79,7 +79,7 @@ def find_version(snapshot: Snapshot, rule: str, version: int) -> DocumentValue:
 
 
 def newest_document(snapshot: Snapshot, rule: str) -> Rule:
-    """Return the newest version in a slot, else the newest of all. ``RequestError`` if there is none."""
+    """Return the newest version in a slot, else the newest of all. ``ProblemError`` if there is none."""
     value = find_rule(snapshot, rule)
     version = max((one.version for one in value.slots), default=value.newest)
     return snapshot.history.documents[rule, version]

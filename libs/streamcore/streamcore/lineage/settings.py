@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
 
-from streamcore.enrich.passwords import read_password
 from streamcore.errors import ConfigError
 from streamcore.settings import STRICT
 
@@ -58,6 +57,8 @@ class LineageSettings:
 
     def api_key(self) -> str | None:
         """Read the API key; None without one. ``ConfigError`` if it is missing or empty."""
+        from streamcore.enrich.passwords import read_password  # its package loads Polars, which no help needs
+
         key = read_password("lineage", self.api_key_file, self.api_key_env)
         source = self.api_key_file or self.api_key_env
         if source is not None and not key:
