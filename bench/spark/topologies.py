@@ -16,10 +16,11 @@ import polars as pl
 from bench.harness.events import SCHEMA
 from bench.harness.jobs import Job, Kind, from_json
 from headgate.demo.shop.session_columns import shop_entries
-from headgate_sessions.app import build_sessions, compute_events
+from headgate_sessions.app import build_sessions
 from headgate_sessions.plan import build_plan
 from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
+from rulecore.mapping.failed_rows import keep_valid
 from streamcore.aggregates import Count, Sum
 from streamcore.durations import Milliseconds
 from streamcore.errors import Retryable
@@ -74,7 +75,7 @@ def _analytics(events: Stream, job: Job) -> Stream:
     """Compute the sessions with the sessions app, as one record per session."""
     settings = sessions_settings(job)
     plan = build_plan(settings, _STREAM)
-    computed, _ = compute_events(events, plan)
+    computed = keep_valid(events.flat_map(plan.events), [])
     return session_rows(build_sessions(computed, settings, plan), plan).select(
         "user_id",
         pl.col("started_at").alias("start"),

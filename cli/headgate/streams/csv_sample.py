@@ -38,8 +38,8 @@ class CsvSample:
         return f"{{kind: csv, columns: [{columns}]{delimiter}}}"
 
     def as_json(self) -> list[SampleRecord]:
-        """Return the records as objects of JSON: an empty cell is null, and what reads as a number is one. A line with
-        another number of cells stays what it is, no object."""
+        """Return the records as objects of JSON: an empty cell is null, the text of a number is a number. A line with
+        another number of cells stays a text."""
         return [self._as_object(record) for record in self.records]
 
     def _as_object(self, record: SampleRecord) -> SampleRecord:

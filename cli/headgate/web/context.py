@@ -1,4 +1,4 @@
-"""What a request works with: the console's apps, the session, and limits on what runs at once."""
+"""The context of a request: the console's apps, the session, and limits on concurrent work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamcore.kafka.settings import KafkaSettings
 
 
 class ShownApp:
-    """One app of the console, and what reads and writes it."""
+    """One app of the console, with its readers and its writer."""
 
     def __init__(self, kafka: KafkaSettings, app: ConsoleApp, limits: ConsoleLimits) -> None:
         self.kafka, self.app, self.limits = kafka, app, limits
@@ -40,7 +40,7 @@ class ShownApp:
         return self.app.name
 
     def snapshot(self) -> Snapshot:
-        """Return what its topics have now."""
+        """Return the present content of its topics."""
         return self.reader.snapshot()
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class ConsoleApp(Document):
 
 
 class ConsoleLimits(Document):
-    """What a request may take."""
+    """The limits of requests."""
 
     body_bytes: Annotated[Positive, Field(description="Most bytes of a request's body.")] = 1 << 20
     page_rows: Annotated[Positive, Field(description="Most rows of a page of a list.")] = 200

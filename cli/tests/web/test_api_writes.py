@@ -23,7 +23,7 @@ from streamcore.kafka.readers import Follower
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.kernel import ControlRecord
-from tests.harness.apps.console_scene import rule, text_of
+from tests.harness.apps.console_scene import rule, write_rule
 from tests.harness.servers.console import Answer, ConsoleClient, browser, program, serve
 
 pytestmark = pytest.mark.kafka
@@ -61,7 +61,7 @@ class Written:
         self.api = f"/api/v1/apps/{app}/rules"
 
     def publish(self, name: str, version: int = 1, where: str = "amount > 1", **headers: str | None) -> Answer:
-        body = {"yaml": text_of(rule(name, version, where=where, tests=[])), "why": "a test"}
+        body = {"yaml": write_rule(rule(name, version, where=where, tests=[])), "why": "a test"}
         return self.client.json("PUT", f"{self.api}/{name}", body, **headers)
 
     def control(self) -> int:
@@ -112,7 +112,7 @@ def test_the_second_of_two_people_who_read_the_same_version_is_refused(written: 
 def test_a_change_beside_the_console_is_seen_before_the_next_one(written: Written) -> None:
     etag = written.publish("beside", If_None_Match="*").headers["etag"]
     with ControlLog(written.kafka, AppTopics(written.app).control) as log:
-        log.publish("beside", text_of(rule("beside", 2, tests=[])).encode())
+        log.publish("beside", write_rule(rule("beside", 2, tests=[])).encode())
     assert written.publish("beside", 3, If_Match=etag).status == 412
 
 
@@ -166,7 +166,7 @@ def test_an_app_that_does_not_answer_gives_202(kafka: KafkaSettings) -> None:
     topics = AppTopics(f"console-{uuid.uuid4().hex[:8]}")
     ensure_topics(kafka, [control_topic(topics.control), TopicSpec(topics.status, 1)])
     with serve(kafka, topics.app) as server:
-        body = {"yaml": text_of(rule("waits", tests=[])), "wait_ms": 0}
+        body = {"yaml": write_rule(rule("waits", tests=[])), "wait_ms": 0}
         path = f"/api/v1/apps/{topics.app}/rules/waits"
         answer = program(server).json("PUT", path, body, If_None_Match="*")
     assert (answer.status, answer.json["status"]) == (202, None)
@@ -174,7 +174,7 @@ def test_an_app_that_does_not_answer_gives_202(kafka: KafkaSettings) -> None:
 
 def test_forms_publish_and_show_mistakes_and_lost_updates_with_the_text_kept(written: Written) -> None:
     pages = f"/apps/{written.app}"
-    text = text_of(rule("formed", tests=[]))
+    text = write_rule(rule("formed", tests=[]))
     made = written.pages.form(f"{pages}/new-rule", {"yaml": text, "etag": "*", "key": "f1", "do": "publish"})
     assert (made.status, made.headers["location"].partition("?")[0]) == (303, f"{pages}/rules/formed")
     said = written.pages.get(made.headers["location"])
@@ -194,7 +194,7 @@ def test_who_may_not_publish_publishes_nothing(written: Written, role: Role, sta
     with serve(written.kafka, written.app, role=role) as server:
         client = Written(written.kafka, written.app, program(server), browser(server))
         refused = client.publish("refused", If_None_Match="*")
-        form = {"yaml": text_of(rule("refused", tests=[])), "etag": "*", "do": "publish"}
+        form = {"yaml": write_rule(rule("refused", tests=[])), "etag": "*", "do": "publish"}
         by_form = client.pages.form(f"/apps/{written.app}/new-rule", form)
     assert (refused.status, refused.json["code"], by_form.status) == (status, "not_allowed", 403)
     assert written.control() == before

@@ -24,7 +24,7 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def pages_of(shown: Shown) -> list[str]:
+def list_pages(shown: Shown) -> list[str]:
     (letter,) = shown.program.get(f"{shown.api}/dead-letters").json["dead_letters"]
     alerts = shown.program.get(f"{shown.api}/alerts?rule=seen").json["alerts"]
     hostile = next(one["alert_id"] for one in alerts if one["key"]["user_id"] == HOSTILE)
@@ -48,7 +48,7 @@ def pages_of(shown: Shown) -> list[str]:
 
 def test_no_page_has_an_element_or_attribute_from_a_text(shown: Shown) -> None:
     seen = 0
-    for path in pages_of(shown):
+    for path in list_pages(shown):
         page = shown.browser.get(path)
         assert page.status in (200, 404), path
         elements = Elements(page.text).found
@@ -72,7 +72,7 @@ def test_every_answer_has_a_policy_without_unsafe_sources(shown: Shown) -> None:
 
 
 def test_each_page_names_the_command_that_does_the_same(shown: Shown) -> None:
-    for path in pages_of(shown):
+    for path in list_pages(shown):
         page = shown.browser.get(path)
         if page.status == 200 and path not in ("/components",):
             assert '<code id="command">headgate ' in page.text, path

@@ -13,6 +13,7 @@ from headgate_etl.lookups import enrichment
 from headgate_etl.masking import mask_columns
 from headgate_etl.plan import EtlPlan, Input, build_plan
 from headgate_etl.routing import RouteRows
+from rulecore.mapping.failed_rows import keep_valid
 from rulecore.mapping.types import CODE, REASON
 from streamcore.app import Source
 from streamcore.durations import Milliseconds
@@ -31,7 +32,7 @@ def build_topology(settings: EtlDocument, sources: Sequence[Source] | None = Non
     """
     plan = build_plan(settings, sources)
     dead_letters: list[SinkNode] = []
-    mapped = [_keep_valid(_read_input(settings, each), dead_letters) for each in plan.inputs]
+    mapped = [keep_valid(_read_input(settings, each), dead_letters) for each in plan.inputs]
     clean = mapped[0].union(*mapped[1:]) if len(mapped) > 1 else mapped[0]
     for path, lookup in settings.all_lookups.items():
         adds = {name: polars_dtype(plan.model[name].type) for name in lookup.adds}
@@ -48,13 +49,6 @@ def _read_input(settings: EtlDocument, source_input: Input) -> Stream:
     """Map the events of an input to rows of the model. A row that failed has ``CODE`` and ``REASON``."""
     events = source(source_input.schema, settings.watermark, format=source_input.format, raw=True)
     return events.flat_map(source_input.stage)
-
-
-def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:
-    """Keep the rows that did not fail, and append the dead-letter lane of the failed rows to ``dead_letters``."""
-    dead_letters.append(rows.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON))
-    kept = [name for name in rows.schema if name not in (CODE, REASON)]
-    return rows.filter(pl.col(CODE).is_null()).select(*kept)
 
 
 def _deduplicate(rows: Stream, key: tuple[str, ...], document: DeduplicateDocument) -> Stream:
@@ -82,10 +76,10 @@ def _derive(
     if plan.derived is None:
         return rows, []
     if not plan.uses_lists:
-        return _keep_valid(rows.flat_map(plan.derived), dead_letters), []
+        return keep_valid(rows.flat_map(plan.derived), dead_letters), []
     factory = DeriveOperatorFactory(plan.derived, plan.lists)
     derived = operate([rows.key_by(*settings.id)], "derive", factory, name="derive", control_input=True)
-    return _keep_valid(derived, dead_letters), [derived.side(REPLIES).sink(STATUS, key="rule")]
+    return keep_valid(derived, dead_letters), [derived.side(REPLIES).sink(STATUS, key="rule")]
 
 
 def _route(rows: Stream, plan: EtlPlan, dead_letters: list[SinkNode]) -> list[SinkNode]:

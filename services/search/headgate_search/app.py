@@ -23,7 +23,7 @@ from headgate_search.plan import SearchPlan, build_plan, counted_columns, read_s
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
 from rulecore.documents.status import answer_record
-from rulecore.mapping.types import CODE, REASON
+from rulecore.mapping.failed_rows import keep_valid
 from streamcore.aggregates import Sum
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
@@ -54,7 +54,9 @@ def build_topology(settings: SearchSettings, sources: Sequence[Source] | None = 
     plan = build_plan(settings, sources)
     streams = [source(each.schema, settings.watermark, format=each.format, raw=True) for each in plan.sources]
     dead_letters: list[SinkNode] = []
-    changes = [_keep_valid(streams[each.source].flat_map(each.changes), dead_letters) for each in plan.documents]
+    changes = [
+        keep_valid(streams[each.source].flat_map(each.changes), dead_letters, without=ORIGIN) for each in plan.documents
+    ]
     tables = [
         _Table(rows, each.changes.fields, DELETED, LOG_POSITION, partial=each.partial)
         for rows, each in zip(changes[1:], plan.documents[1:], strict=True)
@@ -77,13 +79,6 @@ class _Table:
     deleted: str
     order: tuple[str, ...] | None
     partial: bool = False
-
-
-def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:
-    """Keep the rows that did not fail, and append the dead-letter lane of the failed rows to ``dead_letters``."""
-    dead_letters.append(rows.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON))
-    kept = [name for name in rows.schema if name not in (CODE, REASON, *ORIGIN)]
-    return rows.filter(pl.col(CODE).is_null()).select(*kept)
 
 
 def _join(changes: Stream, tables: Sequence[_Table], settings: SearchSettings, plan: SearchPlan) -> Stream:
@@ -125,7 +120,7 @@ def _count(
     """Return the rolling totals of each document."""
     parts = []
     for counter in plan.counters:
-        valid = _keep_valid(streams[counter.source].flat_map(counter.stage), dead_letters)
+        valid = keep_valid(streams[counter.source].flat_map(counter.stage), dead_letters, without=ORIGIN)
         has_count = pl.any_horizontal(pl.col(name).is_not_null() for name in counter.counts)
         missing = {
             name: pl.lit(None, polars_dtype(type_)) for name, type_ in plan.counts.items() if name not in counter.counts

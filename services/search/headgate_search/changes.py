@@ -1,4 +1,4 @@
-"""The steps that turn the records of a stream into changes of documents, or into what is counted for them.
+"""The steps that turn the records of a stream into changes of documents.
 
 The join of the topology, not this module, decides which change of a document is the latest.
 """

@@ -32,7 +32,7 @@ class DocumentStream:
 
 @dataclass(frozen=True)
 class CounterStream:
-    """A stream of events that are counted. ``counts``: the types of what is counted, by name."""
+    """A stream of events that are counted. ``counts``: the types of its counts, by name."""
 
     source: int
     stage: MappingStage
@@ -41,7 +41,7 @@ class CounterStream:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What the topology is built from. ``sources``: each stream that is read, once."""
+    """The parts of the topology. ``sources``: each stream that is read, once."""
 
     sources: tuple[Source, ...]
     documents: tuple[DocumentStream, ...]
@@ -77,7 +77,7 @@ def build_plan(settings: SearchDocument, sources: Sequence[Source] | None = None
 
 
 def find_plan(settings: SearchDocument, of_streams: Sequence[Source | None], problems: Problems) -> SearchPlan:
-    """Return the plan of the settings, without what ``problems`` gets: everything that is wrong.
+    """Return the plan of the settings without its wrong entries, which ``problems`` gets, all in one go.
 
     ``of_streams``: the source of each of ``settings.streams``; None where its file cannot be used.
     """

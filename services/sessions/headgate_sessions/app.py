@@ -24,7 +24,7 @@ from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import KEYS, SESSIONS, table_lane
 from rulecore.documents.status import answer_record
-from rulecore.mapping.types import CODE, REASON
+from rulecore.mapping.failed_rows import keep_valid
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
@@ -50,22 +50,15 @@ def build_topology(settings: SessionsSettings, schema: StreamSchema | None = Non
     ``schema``: of the stream; None: that of its file.
     """
     plan = build_plan(settings, schema or settings.stream.stream_schema())
-    events, failed = compute_events(source(plan.schema, settings.watermark, raw=True), plan)
+    dead_letters: list[SinkNode] = []
+    events = keep_valid(source(plan.schema, settings.watermark, raw=True).flat_map(plan.events), dead_letters)
     if settings.deduplicates:
         by_id = events.key_by(EVENT_ID)
         events = by_id.deduplicate(Milliseconds(settings.deduplicate_ms), max_ids=settings.max_ids, late_to=LATE)
     sessions = session_rows(build_sessions(events, settings, plan), plan)
     lanes = {SESSIONS: sessions, **dashboard_metrics(events, settings)}
     sinks = [rows.sink(lane, key=KEYS[lane]) for lane, rows in lanes.items()]
-    return Topology(settings.app, *sinks, failed, *_table_sinks(lanes, settings))
-
-
-def compute_events(events: Stream, plan: SessionPlan) -> tuple[Stream, SinkNode]:
-    """Return the events with the columns of the plan, and the lane of the dead letters of those that failed."""
-    computed = events.flat_map(plan.events)
-    kept = [name for name in computed.schema if name not in (CODE, REASON)]
-    failed = computed.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON)
-    return computed.filter(pl.col(CODE).is_null()).select(*kept), failed
+    return Topology(settings.app, *sinks, *dead_letters, *_table_sinks(lanes, settings))
 
 
 def _table_sinks(lanes: Mapping[str, Stream], settings: SessionsSettings) -> list[SinkNode]:

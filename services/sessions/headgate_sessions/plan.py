@@ -81,7 +81,7 @@ class OwnColumn:
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """What the topology is built from. ``results``: the types of ``aggregates`` that own columns read, by name."""
+    """The parts of the topology. ``results``: the types of ``aggregates`` that own columns read, by name."""
 
     schema: StreamSchema
     events: MappingStage
@@ -105,7 +105,7 @@ def build_plan(settings: SessionsSettings, schema: StreamSchema) -> SessionPlan:
 
 
 def find_plan(settings: SessionsSettings, schema: StreamSchema, problems: Problems) -> SessionPlan:
-    """Return the plan of the settings, without what ``problems`` gets: everything that is wrong, in one go."""
+    """Return the plan of the settings without its wrong entries, which ``problems`` gets, all in one go."""
     reader = _PlanReader(settings, problems, {f.name: f.type for f in schema.fields})
     reader.read_derived()
     reader.read_event(schema)
@@ -154,7 +154,7 @@ class _PlanReader:
                 self.problems.unclear.add(name)
 
     def read_event(self, schema: StreamSchema) -> None:
-        """Read what every event needs."""
+        """Read the columns that every event needs."""
         names, time = self.settings.fields, ColumnRef(name=schema.event_time, type=TIMESTAMP)
         self._add(USER, names.user, "fields.user", as_text=True)
         if self.settings.deduplicates and names.event_id is not None:
@@ -185,7 +185,7 @@ class _PlanReader:
             self.aggregates[FUNNEL_STEP] = Funnel(FUNNEL, tuple(step.name for step in self.settings.funnel))
 
     def read_metrics(self) -> None:
-        """Read what the metrics need of an event."""
+        """Read the columns that the metrics need."""
         metrics = self.settings.dashboard_metrics
         if metrics is None:
             return

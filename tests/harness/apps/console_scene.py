@@ -28,7 +28,7 @@ def event(number: int, user: str = "u1", amount: float = 150) -> dict[str, objec
     return {"event_id": f"e{number}", "ts": time_ms, "type": "payment", "user_id": user, "amount": amount}
 
 
-def text_of(one: Rule) -> str:
+def write_rule(one: Rule) -> str:
     """Return a rule as YAML that a person might write."""
     return canonical_json(one).decode()
 

@@ -1,4 +1,4 @@
-"""What a session of the shop's events has, as entries of the settings of a sessions app."""
+"""The columns, steps and metrics of the shop's sessions, as entries of the settings of a sessions app."""
 
 from __future__ import annotations
 

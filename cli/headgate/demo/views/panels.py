@@ -50,7 +50,7 @@ class RunMetrics:
 
     @property
     def waiting(self) -> str:
-        """What the start waits for, and for how long; empty if it does not wait."""
+        """The reason and the length of a wait of the start; empty if it does not wait."""
         return f"waits for {self.waits_for}, {self.waits_s:.0f} s" if self.waits_for else ""
 
 

@@ -111,7 +111,7 @@ class ServiceLiveView:
     def status_line(self) -> str:
         """Render the metrics as one line."""
         state = self._figures("")
-        lanes = ", ".join(f"{count:,} {lane}{self._reasons_of(lane)}" for lane, count in self._counts.items())
+        lanes = ", ".join(f"{count:,} {lane}{self._format_reasons(lane)}" for lane, count in self._counts.items())
         sinks = ", ".join(f"{row.rows:,} rows in {row.sink}" for row in self._sinks())
         if state.waiting:
             return f"starting: {state.waiting}"
@@ -137,7 +137,7 @@ class ServiceLiveView:
         sinks = self._app().sinks
         return tuple(SinkRow(n, s.guarantee, s.rows, s.rejected, s.ms) for n, s in sorted(sinks.items()))
 
-    def _reasons_of(self, lane: str) -> str:
+    def _format_reasons(self, lane: str) -> str:
         """Return the most frequent codes of the dead letters, in parentheses; nothing for another lane."""
         most = self._reasons.most() if lane == DEAD_LETTERS else ""
         return f" ({most})" if most else ""

@@ -1,1 +1,1 @@
-"""Who may do what: roles and the table of routes, sessions, and the guard in front of every request."""
+"""Access: roles and the table of routes, sessions, and the guard in front of every request."""

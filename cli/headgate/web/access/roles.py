@@ -18,7 +18,7 @@ class Role(enum.StrEnum):
     ADMIN = "admin"
 
     def includes(self, needed: Role) -> bool:
-        """Return whether a person with this role may do what needs the other."""
+        """Return whether this role has the rights of the other."""
         return needed in _INCLUDED[self]
 
 

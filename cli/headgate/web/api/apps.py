@@ -26,7 +26,7 @@ def list_apps(console: TheConsole) -> tuple[str, ...]:
 
 @ROUTER.get("/{app}")
 def read_the_app(app: TheApp) -> AppValue:
-    """Return an app at a glance: its process and lag, its figures, and what needs a person."""
+    """Return an app at a glance: its process and lag, its figures, and the matters that need a person."""
     return read_app(app.snapshot(), app.app.settings, app.rate, app.letters)
 
 

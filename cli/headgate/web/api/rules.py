@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.web.changes.check import CheckValue, as_value, check_text, run_tests
-from headgate.web.changes.publish import Terms
-from headgate.web.context import Console, TheApp, TheConsole, TheSession
+from headgate.web.changes.check import CheckValue, check_with_tests, run_tests
+from headgate.web.changes.publish import NEW, Terms
+from headgate.web.context import TheApp, TheConsole, TheSession
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.rule_views import (
     find_rule,
@@ -39,31 +39,58 @@ class RuleText(_Body):
     yaml: Annotated[str, Field(description="The rule's document, as in a file.")]
 
 
-class RulePublication(RuleText):
+class _Change(_Body):
+    why: Annotated[str | None, Field(max_length=1_000, description="The reason, kept in the history.")] = None
+    wait_ms: Annotated[int, Field(ge=0, description="Longest wait for the app's answer.")] = 10_000
+
+
+class RulePublication(RuleText, _Change):
     """A version of a rule to publish."""
 
     mode: Annotated[str | None, Field(description="Instead of the document's: live, shadow, canary=10%, ...")] = None
-    why: Annotated[str | None, Field(max_length=1_000, description="The reason, kept in the history.")] = None
-    wait_ms: Annotated[int, Field(ge=0, description="Longest wait for the app's answer.")] = 10_000
 
 
-class ModeChange(_Body):
+class ModeChange(_Change):
     """Another mode for the newest version."""
 
     mode: Annotated[str, Field(description="live, shadow, canary=10%, paused, draft or retired.")]
-    why: Annotated[str | None, Field(max_length=1_000, description="The reason, kept in the history.")] = None
-    wait_ms: Annotated[int, Field(ge=0, description="Longest wait for the app's answer.")] = 10_000
 
 
-class RollBack(_Body):
+class RollBack(_Change):
     """The way back to an earlier version."""
 
     to: Annotated[int | None, Field(ge=1, description="The version; null: the one that was live before.")] = None
-    why: Annotated[str | None, Field(max_length=1_000, description="The reason, kept in the history.")] = None
-    wait_ms: Annotated[int, Field(ge=0, description="Longest wait for the app's answer.")] = 10_000
 
 
-def page_of(versions: list[VersionValue], cursor: str | None, limit: int) -> RulePage:
+class ChangeRequest:
+    """Who sends a change, and its headers; a dependency of the routes that change rules."""
+
+    def __init__(
+        self,
+        console: TheConsole,
+        session: TheSession,
+        if_match: IfMatch = None,
+        idempotency_key: IdempotencyKey = None,
+    ) -> None:
+        self._by, self._etag, self._key = session.subject, if_match, idempotency_key
+        self._most_wait_ms = console.settings.limits.wait_ms
+
+    def terms(self, body: _Change, if_none_match: str | None = None) -> Terms:
+        """Return the terms of the change; ``ProblemError`` if its headers contradict each other."""
+        if if_none_match is not None and (if_none_match != "*" or self._etag is not None):
+            place = ProblemPlace(path="If-None-Match", message="only * is accepted, and no If-Match beside it")
+            raise ProblemError(422, ProblemCode.INVALID_REQUEST, "If-None-Match: only * is accepted", [place])
+        if self._etag == "*":
+            detail = "If-Match: * says nothing of what was read; send the ETag"
+            raise ProblemError(428, ProblemCode.NO_PRECONDITION, detail)
+        etag = self._etag if if_none_match is None else NEW
+        return Terms(etag, self._by, body.why, self._key, min(body.wait_ms, self._most_wait_ms))
+
+
+TheChange = Annotated[ChangeRequest, Depends()]
+
+
+def take_page(versions: list[VersionValue], cursor: str | None, limit: int) -> RulePage:
     """Return the versions after the cursor, which is the last rule and slot of the page before."""
     after = tuple((cursor or "").split("@", 1))
     left = [one for one in versions if cursor is None or (one.rule, one.slot) > after]
@@ -87,19 +114,13 @@ def list_rules(
     """List the versions that have a slot, by rule and slot."""
     words = {"text": text, "mode": mode, "owner": owner, "tag": tag, "stream": stream}
     versions = select_versions(list_versions(app.snapshot()), words)
-    return page_of(sorted(versions, key=lambda one: (one.rule, one.slot)), cursor, console.rows(limit))
+    return take_page(sorted(versions, key=lambda one: (one.rule, one.slot)), cursor, console.rows(limit))
 
 
 @ROUTER.post("/rule-checks")
 def check_rule(app: TheApp, console: TheConsole, body: RuleText) -> CheckValue:
     """Check a rule without publishing it: mistakes with line and column, cost, and its tests."""
-    snapshot = app.snapshot()
-    checked = check_text(snapshot, body.yaml)
-    tests: tuple[TestValue, ...] = ()
-    if not checked.problems and checked.rule is not None:
-        with console.working():
-            tests = run_tests(snapshot, checked.rule, checked.loaded)
-    return as_value(checked, tests)
+    return check_with_tests(app.snapshot(), body.yaml, console.working)
 
 
 @ROUTER.get("/rules/{rule}")
@@ -115,48 +136,24 @@ def publish_rule(
     app: TheApp,
     rule: str,
     body: RulePublication,
-    console: TheConsole,
-    session: TheSession,
+    change: TheChange,
     response: Response,
-    if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
-    idempotency_key: IdempotencyKey = None,
 ) -> OutcomeValue:
     """Check a version of a rule and publish it, as `headgate rules publish` does."""
-    terms = _terms(console, session.subject, (if_match, if_none_match), body.why, idempotency_key, body.wait_ms)
-    return _answered(response, app.writer.publish(rule, body.yaml, body.mode, terms))
+    return _answered(response, app.writer.publish(rule, body.yaml, body.mode, change.terms(body, if_none_match)))
 
 
 @ROUTER.post("/rules/{rule}/mode")
-def set_mode(
-    app: TheApp,
-    rule: str,
-    body: ModeChange,
-    console: TheConsole,
-    session: TheSession,
-    response: Response,
-    if_match: IfMatch = None,
-    idempotency_key: IdempotencyKey = None,
-) -> OutcomeValue:
+def set_mode(app: TheApp, rule: str, body: ModeChange, change: TheChange, response: Response) -> OutcomeValue:
     """Publish the newest version again in another mode, such as paused; its number is the next one."""
-    terms = _terms(console, session.subject, (if_match, None), body.why, idempotency_key, body.wait_ms)
-    return _answered(response, app.writer.set_mode(rule, body.mode, terms))
+    return _answered(response, app.writer.set_mode(rule, body.mode, change.terms(body)))
 
 
 @ROUTER.post("/rules/{rule}/rollback")
-def roll_back_rule(
-    app: TheApp,
-    rule: str,
-    body: RollBack,
-    console: TheConsole,
-    session: TheSession,
-    response: Response,
-    if_match: IfMatch = None,
-    idempotency_key: IdempotencyKey = None,
-) -> OutcomeValue:
+def roll_back_rule(app: TheApp, rule: str, body: RollBack, change: TheChange, response: Response) -> OutcomeValue:
     """Publish an earlier version again under a new number, as `headgate rules rollback` does."""
-    terms = _terms(console, session.subject, (if_match, None), body.why, idempotency_key, body.wait_ms)
-    return _answered(response, app.writer.roll_back(rule, body.to, terms))
+    return _answered(response, app.writer.roll_back(rule, body.to, change.terms(body)))
 
 
 @ROUTER.get("/rules/{rule}/versions")
@@ -178,24 +175,6 @@ def run_rule_tests(app: TheApp, console: TheConsole, rule: str) -> tuple[TestVal
     found = newest_document(snapshot, rule)
     with console.working():
         return run_tests(snapshot, found)
-
-
-def _terms(
-    console: Console,
-    by: str,
-    match: tuple[str | None, str | None],
-    why: str | None,
-    key: str | None,
-    wait_ms: int,
-) -> Terms:
-    """Return the terms of a change. ``match``: the headers If-Match and If-None-Match."""
-    etag, absent = match
-    if absent is not None and (absent != "*" or etag is not None):
-        place = ProblemPlace(path="If-None-Match", message="only * is accepted, and no If-Match beside it")
-        raise ProblemError(422, ProblemCode.INVALID_REQUEST, "If-None-Match: only * is accepted", [place])
-    if etag == "*":
-        raise ProblemError(428, ProblemCode.NO_PRECONDITION, "If-Match: * says nothing of what was read; send the ETag")
-    return Terms(etag if absent is None else "*", by, why, key, min(wait_ms, console.settings.limits.wait_ms))
 
 
 def _answered(response: Response, outcome: OutcomeValue) -> OutcomeValue:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -82,8 +83,16 @@ def _problem(message: str, place: object) -> Problem:
     return Problem(FILE, place if isinstance(place, SourceLocation) else SourceLocation(1, 1), "", message)
 
 
-def as_value(checked: CheckedRule, tests: tuple[TestValue, ...]) -> CheckValue:
-    """Return the result of a check as a value."""
+def check_with_tests(snapshot: Snapshot, text: str, working: Callable[[], AbstractContextManager[None]]) -> CheckValue:
+    """Check the text of one rule, and run its tests if it has no mistakes. ``working``: holds a place for the tests."""
+    checked = check_text(snapshot, text)
+    if checked.problems or checked.rule is None:
+        return _as_value(checked, ())
+    with working():
+        return _as_value(checked, run_tests(snapshot, checked.rule, checked.loaded))
+
+
+def _as_value(checked: CheckedRule, tests: tuple[TestValue, ...]) -> CheckValue:
     rule, cost = checked.rule, next(iter(checked.report.costs), None)
     return CheckValue(
         rule=None if rule is None else rule.id,

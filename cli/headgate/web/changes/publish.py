@@ -17,7 +17,7 @@ from headgate.rules.publish import ChangeNote, rule_change, write_changes
 from headgate.web.changes.check import check_text
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import AppReader, Snapshot
-from headgate.web.state.rule_views import etag_of, find_rule, newest_document
+from headgate.web.state.rule_views import find_etag, find_rule, newest_document
 from headgate.web.state.values import OutcomeValue
 from rulecore.documents.rule import Rule, canonical_json, parse_mode
 from rulecore.documents.status import StatusKind, Subject
@@ -125,7 +125,7 @@ class RuleWriter:
             status=None if answer is None else answer.status,
             reason=None if answer is None else answer.reason,
             batch=None if answer is None else answer.batch,
-            etag=etag_of(snapshot, rule_id),
+            etag=find_etag(snapshot, rule_id),
             repeated=repeated,
         )
 
@@ -147,7 +147,7 @@ def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
 
 
 def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:
-    present = etag_of(snapshot, rule_id)
+    present = find_etag(snapshot, rule_id)
     if terms.etag is None:
         raise ProblemError(
             428, ProblemCode.NO_PRECONDITION, f"send If-Match: {present}, the ETag of what you have read"

@@ -1,4 +1,4 @@
-"""The forms of the pages: check, publish, another mode, roll back. Each does what its route of the API does."""
+"""The forms of the pages: check, publish, another mode, roll back. Each does the same as its route of the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from headgate.web.changes.check import as_value, check_text, run_tests
+from headgate.web.changes.check import check_text, check_with_tests
 from headgate.web.changes.publish import Terms
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.pages import html
@@ -53,16 +53,12 @@ def _terms(console: Console, by: str, form: Mapping[str, str]) -> Terms:
 
 def _checked(console: Console, snapshot: Snapshot, draft: Draft) -> Draft:
     """Return the draft with the result of its check."""
-    checked = check_text(snapshot, draft.text)
-    if checked.problems or checked.rule is None:
-        return replace(draft, check=as_value(checked, ()))
-    with console.working():
-        return replace(draft, check=as_value(checked, run_tests(snapshot, checked.rule, checked.loaded)))
+    return replace(draft, check=check_with_tests(snapshot, draft.text, console.working))
 
 
 @ROUTER.post("/apps/{app}/rules/{rule}/edit")
 def check(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
-    """Check the text of the form, and show it again with what was found."""
+    """Check the text of the form, and show it again with the result."""
     snapshot = app.snapshot()
     frame = rule_frame(console, session, app, rule, "yaml")
     draft = _checked(console, snapshot, _draft(form))
@@ -86,7 +82,7 @@ def publish(app: TheApp, rule: str, form: Form, console: TheConsole, session: Th
 
 @ROUTER.post("/apps/{app}/new-rule")
 def publish_new(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
-    """Check the text of a new rule; publish it if the button says so and the role allows it."""
+    """Check the text of a new rule; publish it if the form asks for it and the role allows it."""
     draft, snapshot = _draft(form), app.snapshot()
     frame = new_rule_frame(console, session, app)
     if form.get("do") != "publish":
@@ -118,6 +114,6 @@ def roll_back(app: TheApp, rule: str, form: Form, console: TheConsole, session: 
 
 
 def _to_rule(app: ShownApp, outcome: OutcomeValue) -> Response:
-    """Return the way to the rule's page, which says what became of the change."""
+    """Return the way to the rule's page, which shows the outcome of the change."""
     rule = quote(outcome.rule, safe="")
     return RedirectResponse(f"/apps/{quote(app.name)}/rules/{rule}?changed={outcome.offset}", status_code=303)

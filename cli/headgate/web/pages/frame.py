@@ -1,4 +1,4 @@
-"""What all pages have around their content."""
+"""The frame around the content of a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECTIONS = ("overview", "rules", "alerts", "dead letters")
 @dataclass(frozen=True, slots=True)
 class Frame:
     """``app``: the app of the page; None on a page about all. ``section``: the entry of the navigation. ``command``:
-    the command that does the same. ``now_ms``: the clock, for ages. ``notice``: the outcome of what was done before."""
+    the command that does the same. ``now_ms``: the clock, for ages. ``notice``: the outcome of the change before."""
 
     apps: tuple[str, ...]
     app: str | None
@@ -25,7 +25,7 @@ class Frame:
     notice: str = ""
 
     def may(self, role: str) -> bool:
-        """Return whether the session may do what needs this role."""
+        """Return whether the session has the rights of this role."""
         return self.role.includes(Role(role))
 
     @property

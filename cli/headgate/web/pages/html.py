@@ -31,7 +31,7 @@ MODES = ("live", "shadow", "canary=10%", "paused", "draft", "retired")
 
 @dataclass(frozen=True, slots=True)
 class RuleContent:
-    """What the tab of a rule's page shows; parts of other tabs are empty. ``shown``: the version in the history tab;
+    """The content of a tab of a rule's page; parts of other tabs are empty. ``shown``: the version in the history tab;
     ``diff``: from the version before."""
 
     alerts: tuple[AlertValue, ...] = ()
@@ -44,7 +44,7 @@ class RuleContent:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The text of a rule that somebody writes, and what was found in it. ``etag``: of the rule as it was read; ``key``:
+    """The text of a rule in a form, with the result of its check. ``etag``: of the rule as it was read; ``key``:
     names the publication, so that sending the form twice publishes once."""
 
     text: str

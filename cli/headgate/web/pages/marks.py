@@ -16,7 +16,7 @@ BAR_WIDTH, BAR_GAP, BARS_HEIGHT = 8, 2, 48
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A line of YAML: what is before its name, the name, the rest; and the mistakes in it."""
+    """A line of YAML: the part before its name, the name, the rest; and the mistakes in it."""
 
     number: int
     lead: str
@@ -60,7 +60,7 @@ def next_version(text: str, version: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of a chart, in its coordinates; ``title``: what it says."""
+    """A bar of a chart, in its coordinates; ``title``: its text."""
 
     x: int
     y: int

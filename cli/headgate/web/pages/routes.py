@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from headgate.dead_letters.model import DeadLetterFilter
 from headgate.web.access.sessions import ConsoleSession
 from headgate.web.api.deadletters import Offset, Partition
-from headgate.web.api.rules import page_of
+from headgate.web.api.rules import take_page
 from headgate.web.changes.check import run_tests
 from headgate.web.changes.explain import Question, explain
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
@@ -59,7 +59,7 @@ tests: []
 """
 
 
-def frame_of(
+def make_frame(
     console: Console,
     session: ConsoleSession,
     app: str | None,
@@ -68,7 +68,7 @@ def frame_of(
     command: str = "",
     notice: str = "",
 ) -> Frame:
-    """Return what is around the content of a page."""
+    """Return the frame of a page."""
     names = tuple(console.apps)
     now_ms = int(time.time() * 1000)
     return Frame(names, app, section, title, session.subject, session.role, now_ms, command, notice)
@@ -89,7 +89,7 @@ def overview(console: TheConsole, session: TheSession) -> str:
         except StreamError as error:
             faults[name] = str(error)
     command = "headgate status rules --settings FILE"
-    return html.overview_page(frame_of(console, session, None, "overview", "Overview", command), apps, faults)
+    return html.overview_page(make_frame(console, session, None, "overview", "Overview", command), apps, faults)
 
 
 @ROUTER.get("/components")
@@ -97,7 +97,7 @@ def components(console: TheConsole, session: TheSession) -> str:
     """Show every component with its states."""
     from headgate.web.pages.components import components_page
 
-    return components_page(frame_of(console, session, None, "", "Components"))
+    return components_page(make_frame(console, session, None, "", "Components"))
 
 
 @ROUTER.get("/apps/{app}")
@@ -105,7 +105,7 @@ def app_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
     """Show one app."""
     changes = [one for one, _ in zip(list_changes(app.snapshot()), range(_CHANGES), strict=False)]
     command = f"headgate rules list --history --app {app.name}"
-    frame = frame_of(console, session, app.name, "overview", app.name, command)
+    frame = make_frame(console, session, app.name, "overview", app.name, command)
     return html.app_page(frame, _read(app), changes)
 
 
@@ -122,8 +122,8 @@ def rules_page(
     """Show the rules."""
     words = {"text": text, "mode": mode, "stream": stream}
     versions = sorted(select_versions(list_versions(app.snapshot()), words), key=lambda one: (one.rule, one.slot))
-    frame = frame_of(console, session, app.name, "rules", "Rules", f"headgate rules list --app {app.name}")
-    return html.rules_page(frame, page_of(versions, cursor, console.rows(100)), words)
+    frame = make_frame(console, session, app.name, "rules", "Rules", f"headgate rules list --app {app.name}")
+    return html.rules_page(frame, take_page(versions, cursor, console.rows(100)), words)
 
 
 @ROUTER.get("/apps/{app}/new-rule")
@@ -138,7 +138,7 @@ def new_rule_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
 def new_rule_frame(console: Console, session: ConsoleSession, app: ShownApp) -> Frame:
     """Return the frame of the page on which a new rule is written."""
     command = f"headgate rules publish RULE.yaml --app {app.name}"
-    return frame_of(console, session, app.name, "rules", "New rule", command)
+    return make_frame(console, session, app.name, "rules", "New rule", command)
 
 
 @ROUTER.get("/apps/{app}/rules/{rule}")
@@ -160,7 +160,7 @@ def rule_page(
 
 
 def _outcome(snapshot: Snapshot, rule: str, offset: int | None) -> str:
-    """Return what became of the change at an offset of the control topic; nothing for None."""
+    """Return the outcome of the change at an offset of the control topic; nothing for None."""
     changes = (one for one in list_changes(snapshot) if one.offset == offset and one.name == rule)
     for one in changes if offset is not None else ():
         answer = one.status if one.answered else "published; the app has not answered yet"
@@ -178,7 +178,7 @@ def rule_frame(
         "tests": f"headgate rules test {rule}.yaml",
         "history": f"headgate rules list --history --app {app.name} --rule {rule}",
     }
-    return frame_of(console, session, app.name, "rules", rule, commands[tab], notice)
+    return make_frame(console, session, app.name, "rules", rule, commands[tab], notice)
 
 
 def first_draft(rule: RuleValue) -> Draft:
@@ -225,7 +225,7 @@ def alerts_page(
     page = app.alerts.page(lane, wanted, console.rows(50), read_cursor(cursor))
     words = {"rule": rule, "severity": severity, "key": key, "lane": lane if lane != ALERTS else ""}
     command = f"headgate rules explain ALERT_ID --app {app.name}"
-    frame = frame_of(console, session, app.name, "alerts", "Alerts", command)
+    frame = make_frame(console, session, app.name, "alerts", "Alerts", command)
     return html.alerts_page(frame, page, {**words, "cursor": request.query_params.get("cursor", "")})
 
 
@@ -242,7 +242,7 @@ def alert_page(app: TheApp, alert: str, console: TheConsole, session: TheSession
     except (ProblemError, StreamError) as error:
         fault = str(error)
     command = f"headgate rules explain {quote(found.alert_id)} --app {app.name}"
-    frame = frame_of(console, session, app.name, "alerts", found.rule, command)
+    frame = make_frame(console, session, app.name, "alerts", found.rule, command)
     return html.alert_page(frame, found, why, fault)
 
 
@@ -261,7 +261,7 @@ def dead_letters_page(
     wanted = DeadLetterFilter((), (code,) if code else (), reason or None, (source,) if source else ())
     page = app.letters.page(wanted, console.rows(50), read_cursor(cursor))
     command = f"headgate deadletters list --app {app.name}" + (f" --code {quote(code)}" if code else "")
-    frame = frame_of(console, session, app.name, "dead letters", "Dead letters", command)
+    frame = make_frame(console, session, app.name, "dead letters", "Dead letters", command)
     words = {"code": code, "reason": reason, "source": source, "cursor": request.query_params.get("cursor", "")}
     return html.dead_letters_page(frame, page, words)
 
@@ -273,7 +273,7 @@ def dead_letter_page(
     """Show one dead letter."""
     letter = app.letters.find(partition, offset)
     command = f"headgate deadletters show {letter.at} --app {app.name}"
-    frame = frame_of(console, session, app.name, "dead letters", f"Dead letter {letter.at}", command)
+    frame = make_frame(console, session, app.name, "dead letters", f"Dead letter {letter.at}", command)
     return html.dead_letter_page(frame, letter)
 
 

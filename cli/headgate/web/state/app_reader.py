@@ -63,7 +63,7 @@ class AppReader:
         self._known: Snapshot | None = None
 
     def snapshot(self) -> Snapshot:
-        """Return what the topics have now. Raises ``InputError`` if the app was never started."""
+        """Return the present content of the topics. Raises ``InputError`` if the app was never started."""
         with self.lock:
             known = self._known or self._open()
             assert self._follower is not None

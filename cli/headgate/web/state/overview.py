@@ -1,4 +1,4 @@
-"""An app at a glance: its process, its figures, and what needs a person, the worst first."""
+"""An app at a glance: its process, its figures, and the matters that need a person, the worst first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_CODES = 3  # of dead letters that are named one by one
 
 
 def read_process(settings: Path | None, now_s: float) -> ProcessValue | None:
-    """Return what the process of an app says of itself, from beside its checkpoint; None without one."""
+    """Return the status of an app's process, from the files beside its checkpoint; None without one."""
     if settings is None:
         return None
     try:

@@ -32,7 +32,7 @@ _COMPARED = ("only_live", "only_candidate", "both")
 _SLOTS = {slot: number for number, slot in enumerate(Slot)}
 
 
-def etag_of(snapshot: Snapshot, rule: str) -> str:
+def find_etag(snapshot: Snapshot, rule: str) -> str:
     """Return the entity tag of a rule: the offset of the last record about it. A rule without records has none."""
     offset = snapshot.last_offset(rule)
     return f'"{"none" if offset is None else f"r{offset}"}"'
@@ -60,7 +60,7 @@ def find_rule(snapshot: Snapshot, rule: str) -> RuleValue:
     newest = history.documents[rule, max((one.version for one in held), default=versions[-1])]
     return RuleValue(
         rule=rule,
-        etag=etag_of(snapshot, rule),
+        etag=find_etag(snapshot, rule),
         slots=tuple(held),
         newest=versions[-1],
         versions=versions,

@@ -154,7 +154,7 @@ class CodeCount(Value):
 
 
 class ProcessValue(Value):
-    """What the app's process says of itself."""
+    """The status that the app's process reports."""
 
     phase: Annotated[str, Field(description="starting, standby, running, draining, drained, failed or unknown.")]
     runs: Annotated[bool, Field(description="Whether the process is at work and was heard of in the last 30 s.")]
@@ -179,7 +179,7 @@ class Need(Value):
 
 
 class AppValue(Value):
-    """An app: its process, its figures and what needs a person."""
+    """An app: its process, its figures and the matters that need a person."""
 
     app: Annotated[str, Field(description="Name of the app.")]
     process: Annotated[ProcessValue | None, Field(description="Null: no settings file is given, or it never ran.")]
@@ -194,7 +194,7 @@ class AppValue(Value):
 
 
 class Page(Value):
-    """What all pages of a list have."""
+    """The entries of every page of a list."""
 
     next: Annotated[str | None, Field(description="Cursor of the next page; null: there is none.")] = None
 

@@ -89,7 +89,7 @@ def _ignore_progress(_: Mapping[str, object]) -> None:
 class Listeners:
     """Callbacks for the reports of an app. ``report`` is called within the cut, so it must be quick. ``progress`` gets
     Spark's metrics of a batch, some time after the batch. ``failure`` gets the error that ended the query, before the
-    query starts again. ``waiting`` gets what a start waits for, when the wait begins."""
+    query starts again. ``waiting`` gets the reason of a wait of a start, when it begins."""
 
     report: Callable[[CutReport], None] = _ignore_report
     progress: Callable[[Mapping[str, object]], None] = _ignore_progress

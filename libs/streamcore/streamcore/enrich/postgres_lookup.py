@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import psycopg
 
-from streamcore.enrich.passwords import read_password
 from streamcore.enrich.spec import Answer, Key
 from streamcore.errors import Permanent, Retryable
+from streamcore.passwords import read_password
 
 KEYS: Final = "{keys}"
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import orjson
 
-from streamcore.enrich.passwords import read_password
 from streamcore.enrich.spec import Answer, Key
 from streamcore.errors import Permanent, Retryable, StreamError
+from streamcore.passwords import read_password
 
 KEY: Final = "{key}"
 #: First words of errors that may pass.

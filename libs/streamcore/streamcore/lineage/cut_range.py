@@ -1,4 +1,4 @@
-"""A range of cuts: what a run of cuts read and wrote together."""
+"""A range of cuts: the offsets that they read and the rows that they wrote, together."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The OpenLineage events of an app (https://openlineage.io/spec/2-0-2/OpenLineage.json), as JSON objects.
 
-A run is what one process does with an app in an epoch: one ``START``, then ``RUNNING`` for each further range, at last
+A run is the work of one process on an app in an epoch: one ``START``, then ``RUNNING`` for each further range, at last
 ``COMPLETE`` or ``FAIL``. Its id is a function of job, epoch and first cut, so that a process which repeats a cut
 continues the run. Names of datasets follow the specification's naming rules; its facets have no field for offsets, so
 the range is in two facets of our own, ``headgate_cuts`` and ``headgate_offsets``.

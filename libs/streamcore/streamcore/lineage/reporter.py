@@ -65,7 +65,7 @@ class LineageReporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End the thread and the run: one attempt for what is not sent."""
+        """End the thread and the run: one attempt for unsent events."""
         self._closed = True
         self._wake.set()
         self._thread.join()
@@ -105,7 +105,7 @@ class LineageReporter:
                 self._send_range()
 
     def _send_range(self, end: EventType | None = None) -> None:
-        """Run steps 2 and 3: post what is unsent, then the open range; with ``end`` the end of the run."""
+        """Run steps 2 and 3: post the unsent event, then the open range; with ``end`` the end of the run."""
         if self._unsent is not None:
             self._post(self._unsent)
         if self._unsent is None and (body := self._close_range(end)) is not None:

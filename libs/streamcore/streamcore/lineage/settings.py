@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.errors import ConfigError
+from streamcore.passwords import read_password
 from streamcore.settings import STRICT
 
 
@@ -57,8 +58,6 @@ class LineageSettings:
 
     def api_key(self) -> str | None:
         """Read the API key; None without one. ``ConfigError`` if it is missing or empty."""
-        from streamcore.enrich.passwords import read_password  # its package loads Polars, which no help needs
-
         key = read_password("lineage", self.api_key_file, self.api_key_env)
         source = self.api_key_file or self.api_key_env
         if source is not None and not key:

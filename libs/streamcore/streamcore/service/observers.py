@@ -36,7 +36,7 @@ class CutListener(Protocol):
 
 
 class StdoutListener:
-    """One JSON object a cut, and for what a start waits for, to standard output, for a program that watches.
+    """One JSON object a cut, and one for each wait of a start, to standard output, for a program that watches.
 
     ``lag``: returns how far the app is behind its inputs.
     """
@@ -56,7 +56,7 @@ class StdoutListener:
         """See ``CutListener``: messages are the log's."""
 
     def waiting(self, what: str) -> None:
-        """Report what the start waits for."""
+        """Report the reason of a wait."""
         _print({"waiting": what})
 
 
@@ -111,13 +111,13 @@ class FailureMessages:
 
 
 def ignore_waiting(_: str) -> None:
-    """Report nothing of what a start waits for."""
+    """Ignore the reason of a wait."""
 
 
 def combine_listeners(
     observers: Sequence[CutListener], log: logging.Logger, waiting: Callable[[str], None] = ignore_waiting
 ) -> Listeners:
-    """All of them, in order, and the log for failures. ``waiting`` gets what a start waits for."""
+    """All of them, in order, and the log for failures. ``waiting`` gets the reason of a wait."""
     from streamcore.engine.report import Listeners
 
     observers = [FailureMessages(log), *observers]

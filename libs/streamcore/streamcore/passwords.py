@@ -1,4 +1,4 @@
-"""Reads the password of a store from an environment variable or a file; settings have only their names."""
+"""Reads the password or key of a server from an environment variable or a file; settings have only their names."""
 
 from __future__ import annotations
 
