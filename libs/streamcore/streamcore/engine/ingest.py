@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
 from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch, dead_table
 from streamcore.engine.block_kind import BlockKind
-from streamcore.engine.projection import Projection
+from streamcore.engine.projection import Projection, hashes_all
 from streamcore.engine.shuffle import (
     ShardMetrics,
     ShuffleBlock,
@@ -46,6 +46,22 @@ from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, Waterma
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import DEAD_LETTERS, SOURCE_HEADER, Record
 from streamcore.wire.raw import RAW_KEY, RAW_VALUE, header_columns, header_rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Events of one source until the next flush. ``sent``: as in ``Ingest._hold``."""
+
+    events: pa.Table
+    sent: frozenset[str] | None
+
+    def narrow(
+        self, rows: Mapping[StreamKey, pl.DataFrame | pa.Table], schema: StreamSchema
+    ) -> Mapping[StreamKey, pl.DataFrame | pa.Table]:
+        """Return the rows of a step without the fields that are not sent."""
+        assert self.sent is not None, "some fields are left out"
+        dropped = {*schema.names} - self.sent
+        return {key: one.drop_columns([*dropped]) if one is self.events else one for key, one in rows.items()}
 
 
 class Ingest:
@@ -75,7 +91,7 @@ class Ingest:
         self.records: list[tuple[int, Record]] = []
         self.counters: Counter[str] = Counter()
         self.progress: dict[int, Progress] = {}
-        self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
+        self.events: list[list[_Held]] = [[] for _ in self.app.sources]
         self.held_rows = 0
 
     def process(
@@ -172,7 +188,8 @@ class Ingest:
     def _decode(self, source: int, batch: pa.RecordBatch, raw: RawBatch) -> None:
         """Decode the records of one stream."""
         fields = self._project(source)
-        decoded = self.decoders[source].decode(replace(raw, fields=fields))
+        is_hashed = hashes_all(self.app, source)
+        decoded = self.decoders[source].decode(replace(raw, fields=None if is_hashed else fields))
         if self.app.sources[source].time is EventTime.INGESTION:
             times = _decoded_records(batch, decoded).column("timestamp_ms")
             decoded = _without_wrong_times(decoded, times, raw.clock_ms + self.app.limits.max_future_ms)
@@ -183,6 +200,11 @@ class Ingest:
             return
         events = self._with_event_time(source, batch, decoded)
         self._measure(source, events)
+        if fields is not None and is_hashed:
+            is_late = pc.less(events.column(EVENT_MS), self.projection.watermark_ms if self.projection else 0)
+            self._hold(source, events.filter(is_late))
+            self._hold(source, events.filter(pc.invert(is_late)), fields)
+            return
         if fields is not None:
             events = self._decode_late(source, batch, raw, decoded, events)
         self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
@@ -224,10 +246,10 @@ class Ingest:
             times = _decoded_records(batch, decoded).column("timestamp_ms")
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
 
-    def _hold(self, source: int, events: pa.Table) -> None:
-        """Hold the events until the next flush."""
+    def _hold(self, source: int, events: pa.Table, sent: frozenset[str] | None = None) -> None:
+        """Hold the events until the next flush. ``sent``: those of their fields that are sent; None: all."""
         if events.num_rows:
-            self.events[source].append(events)
+            self.events[source].append(_Held(events, sent))
             self.held_rows += events.num_rows
 
     def _measure(self, source: int, events: pa.Table) -> None:
@@ -262,18 +284,20 @@ class Ingest:
 
     def _flush_events(self) -> Iterator[ShuffleBlock]:
         """Yield the shuffle blocks of the held events, and drop the events."""
-        for source, tables in enumerate(self.events):
-            by_columns: dict[tuple[str, ...], list[pa.Table]] = {}  # late events have more of them
-            for table in tables:
-                by_columns.setdefault(tuple(table.column_names), []).append(table)
+        for source, held in enumerate(self.events):
+            by_columns: dict[tuple[object, ...], list[_Held]] = {}  # late events have more of them
+            for one in held:
+                by_columns.setdefault((one.sent, *one.events.column_names), []).append(one)
             for same in by_columns.values():
-                yield from self._apply_stateless_stage(source, pa.concat_tables(same).combine_chunks())
+                events = pa.concat_tables([one.events for one in same]).combine_chunks()
+                yield from self._apply_stateless_stage(source, _Held(events, same[0].sent))
         self.events = [[] for _ in self.app.sources]
         self.held_rows = 0
 
-    def _apply_stateless_stage(self, source: int, table: pa.Table) -> Iterator[ShuffleBlock]:
+    def _apply_stateless_stage(self, source: int, held: _Held) -> Iterator[ShuffleBlock]:
+        table = held.events
         output = self.head.step(source, table, self.clock.clock_ms)
-        yield from self.pack(output.rows)
+        yield from self.pack(output.rows if held.sent is None else held.narrow(output.rows, self.app.schemas[source]))
         shard = table.column(PARTITION)[0].as_py() % self.app.shards
         self.records += [(shard, record) for record in output.records]
         self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
