@@ -18,7 +18,7 @@ from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
-from streamcore.limits import Limits
+from streamcore.limits import MAX_BATCH_VALUES, Limits
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, STATUS, Record
@@ -114,11 +114,13 @@ def rule(name: str) -> RawRecord:
     return control_record(0, name, orjson.dumps(fixed | document))
 
 
-def make_app(schemas: Sequence[StreamSchema] = STREAMS, max_event_ids: int = 1_000) -> App:
+def make_app(
+    schemas: Sequence[StreamSchema] = STREAMS, max_event_ids: int = 1_000, max_batch_values: int = MAX_BATCH_VALUES
+) -> App:
     sources = tuple(Source(schema, schema.name) for schema in schemas)
     streams = tuple(RuleStream(schema, schema.name) for schema in schemas)
     kernels, watermark = (RulesFactory(streams),), WatermarkStrategy(max_out_of_orderness_ms=MINUTE)
-    limits = Limits(max_event_ids=max_event_ids)
+    limits = Limits(max_event_ids=max_event_ids, max_batch_values=max_batch_values)
     app = App("t", sources, "control", {}, kernels, shards=2, watermark=watermark, data_keys=DATA_KEYS, limits=limits)
     return add_deduplication(app, LateEventWriter(streams))
 
