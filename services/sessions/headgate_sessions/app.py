@@ -23,7 +23,6 @@ from headgate_sessions.plan import AT, EVENT_ID, GAP, PERIOD, USER, SessionPlan,
 from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import KEYS, SESSIONS, table_lane
-from rulecore.documents.status import answer_record
 from rulecore.mapping.failed_rows import keep_valid
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
@@ -92,7 +91,7 @@ def build_app(settings: SessionsSettings) -> App:
     """Build the app, without sinks or runtime."""
     stream = settings.stream
     in_file = stream.apply_to(Source(stream.stream_schema(), stream.topic))
-    return build_with_streams([in_file], partial(_build_with, settings), answer_record)
+    return build_with_streams([in_file], partial(_build_with, settings))
 
 
 def _build_with(settings: SessionsSettings, documents: StreamDocuments) -> App:
