@@ -9,7 +9,7 @@ from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
 from streamcore.files.listing import FileInput
 from streamcore.service.build_runner import build_runner
-from streamcore.service.config.sinks import sink_factory, sink_lanes
+from streamcore.service.config.sinks import sink_factories
 from streamcore.service.program.reference import Program
 from streamcore.service.program.settings import ProgramSettings, ProgramStream
 from streamcore.spark.runner import Runner
@@ -30,11 +30,7 @@ class ProgramApp:
     def create_runner(self, settings: ProgramSettings, runtime: Runtime, listeners: Listeners) -> Runner:
         """See ``AppFactory``."""
         topology = self.program.topology(settings)
-        columns = topology.table_columns
-        sinks = [
-            sink_factory(sink, {lane: columns[lane] for lane in sink_lanes(sink)[1] if lane in columns})
-            for sink in settings.sinks.values()
-        ]
+        sinks = sink_factories(settings, topology.table_columns)
         return build_runner(bind_topics(topology, settings), settings, runtime, listeners, sinks)
 
 
