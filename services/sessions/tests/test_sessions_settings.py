@@ -110,7 +110,7 @@ def test_a_lane_can_be_in_several_sinks(tmp_path: Path) -> None:
         writer.open(WriterId("sessions", 1))
         writer.write(cut_id(0), {"sessions_table": to_table(result)})
         writer.close()
-    files = [*iceberg_files.live_files(tmp_path, "shop.sessions"), *counted_files(tmp_path / "files")]
+    files = [*map(str, iceberg_files.live_files(tmp_path, "shop.sessions")), *counted_files(tmp_path / "files")]
     tables = [pl.read_delta(str(tmp_path / "delta")), *(pl.read_parquet(file) for file in files)]
     assert len(tables) == 3
     assert result.height
