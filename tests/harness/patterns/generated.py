@@ -103,7 +103,7 @@ def generate(seed: int, *, most_events: int = 8) -> Case:
 def generate_alike(seed: int, count: int) -> list[Case]:
     """Return cases with the same events, whose patterns differ in the letters of their conditions only."""
     letters = [random.Random(f"{seed} {number}") for number in range(count)]
-    return [_Generator(random.Random(seed), own).case(most_events=12) for own in letters]
+    return [_Generator(random.Random(seed), own).case(most_events=8) for own in letters]
 
 
 class _Generator:
