@@ -74,6 +74,11 @@ class ListDocument(Document):
         default=OnMissing.NULL,
         description="What happens to a row whose key the list does not have: null, or a dead letter.",
     )
+    networks: bool = Field(
+        default=False,
+        description="Whether the entries are networks, in which an address is found. A published list says so "
+        "itself; `try` and `tests` read it here.",
+    )
 
 
 class PostgresLookupDocument(Document):

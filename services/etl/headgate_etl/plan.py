@@ -252,9 +252,11 @@ def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problem
             problems.add(f"{path}.name", f"another lane has the name {document.name!r} already")
         used_names.add(document.name)
         route_columns = document.columns or tuple(model)
-        for column in route_columns:
+        for place, column in enumerate(document.columns):
             if column not in model:
-                problems.add(f"{path}.columns", f"{column!r} is no field of the model")
+                problems.add(f"{path}.columns.{place}", f"{column!r} is no field of the model", about=column)
+            elif column in document.columns[:place]:
+                problems.add(f"{path}.columns.{place}", f"{column!r} is there twice", about=column)
         for column in document.key:
             if column not in route_columns:
                 problems.add(f"{path}.key", f"{column!r} is none of the route's columns")

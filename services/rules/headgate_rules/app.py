@@ -24,6 +24,7 @@ from streamcore.app import App, Source
 from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.engine.published_streams import add_streams
 from streamcore.engine.report import Listeners
+from streamcore.errors import ConfigError
 from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.build_runner import build_runner
 from streamcore.spark.runner import Runner
@@ -37,6 +38,12 @@ def build_app(settings: RulesSettings) -> App:
         stream.apply_to(Source(stream.stream_schema(), stream.topic, format=stream.input_format()))
         for stream in settings.streams
     )
+    for source in in_files:
+        if not source.schema.has_keys:
+            raise ConfigError(
+                f"stream {source.schema.name}: keys is missing; rules group events by the fields of a key, "
+                "such as keys: [[customer]]; [[]] sends all events to one shard"
+            )
     return _build(settings, in_files, ())
 
 
