@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from headgate.web.access.roles import ROUTES
 from headgate.web.access.sessions import ConsoleSession
+from headgate.web.changes.backtest import BacktestJobs
 from headgate.web.changes.publish import RuleWriter
 from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
@@ -25,13 +26,20 @@ from streamcore.kafka.settings import KafkaSettings
 class ShownApp:
     """One app of the console, with its readers and its writer."""
 
-    def __init__(self, kafka: KafkaSettings, app: ConsoleApp, limits: ConsoleLimits) -> None:
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        app: ConsoleApp,
+        limits: ConsoleLimits,
+        working: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.kafka, self.app, self.limits = kafka, app, limits
         self.reader = AppReader(kafka, app)
         self.writer = RuleWriter(self.reader)
         self.alerts = AlertReader(kafka, app.name, limits.scan_records)
         self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
         self.feed = AlertFeed(kafka, app.name)
+        self.backtests = BacktestJobs(working)
         self.rate = AlertRate(kafka, app.name, limits.scan_records)
 
     @property
@@ -44,7 +52,8 @@ class ShownApp:
         return self.reader.snapshot()
 
     def close(self) -> None:
-        """Close its clients."""
+        """Close its clients, and cancel its back-tests."""
+        self.backtests.close()
         self.feed.close()
         self.rate.close()
         self.reader.close()
@@ -55,8 +64,8 @@ class Console:
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self.settings = settings
-        self.apps = {app.name: ShownApp(settings.kafka, app, settings.limits) for app in settings.apps}
         self._work = threading.BoundedSemaphore(settings.limits.explanations)
+        self.apps = {app.name: ShownApp(settings.kafka, app, settings.limits, self.working) for app in settings.apps}
 
     def app(self, name: str) -> ShownApp:
         """Return an app. ``ProblemError`` if the console does not show it."""

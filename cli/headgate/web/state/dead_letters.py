@@ -12,7 +12,7 @@ from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.web.problems import not_found
 from headgate.web.state.newest_first import NewestFirst
 from headgate.web.state.values import CodeCount, DeadLetterPage, DeadLetterValue
-from streamcore.kafka.readers import Record
+from streamcore.kafka.readers import Record, scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import DEAD_LETTERS
 
@@ -70,11 +70,25 @@ class DeadLetterReader:
 
     def find(self, partition: int, offset: int) -> DeadLetterValue:
         """Return the dead letter at a position. ``ProblemError`` if there is none."""
+        record = self._record(partition, offset)
+        return _value(to_dead_letter(_as_record(record)), read_sent_positions(self.kafka, self.topic))
+
+    def letter(self, partition: int, offset: int) -> DeadLetter:
+        """Return the dead letter at a position with all that is needed to send it again. ``ProblemError`` if there is
+        none."""
+        self._record(partition, offset)
+        ends = self._reader().bounds(self.topic)[1]
+        behind = ends[self.topic, partition] - offset
+        for record in scan_topic(self.kafka, self.topic, last_offsets=behind):
+            if (record.partition, record.offset) == (partition, offset):
+                return to_dead_letter(record)
+        raise not_found(f"{self.topic} {partition}/{offset}: the record is gone")
+
+    def _record(self, partition: int, offset: int) -> KafkaRecord:
         try:
-            record = self._reader().record(self.topic, partition, offset)
+            return self._reader().record(self.topic, partition, offset)
         except InputError as error:
             raise not_found(str(error)) from None
-        return _value(to_dead_letter(_as_record(record)), read_sent_positions(self.kafka, self.topic))
 
     def _reader(self) -> KafkaReader:
         reader = KafkaReader(self.kafka)
@@ -95,11 +109,12 @@ def _value(letter: DeadLetter, sent: set[str]) -> DeadLetterValue:
         code=letter.code,
         reason=letter.reason,
         source=None if source is None else f"{source.topic}:{source.partition}:{source.offset}",
-        key=_text(letter.key),
-        value=_text(letter.value),
+        key=show_bytes(letter.key),
+        value=show_bytes(letter.value),
         sent_again=letter.position in sent,
     )
 
 
-def _text(value: bytes | None) -> str | None:
+def show_bytes(value: bytes | None) -> str | None:
+    """Return bytes as text; those that are none are escaped."""
     return None if value is None else value.decode(errors="backslashreplace")
