@@ -44,7 +44,9 @@ def build_api(console: Console | None) -> FastAPI:
     """Return the application without its guard. ``console`` None: only for its description."""
 
     @asynccontextmanager
-    async def closing(_app: FastAPI) -> AsyncIterator[None]:
+    async def running(_app: FastAPI) -> AsyncIterator[None]:
+        if console is not None:
+            console.start()
         yield
         if console is not None:
             console.close()
@@ -57,7 +59,7 @@ def build_api(console: Console | None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(require_role)],
-        lifespan=closing,
+        lifespan=running,
         responses={status: {**entry, "content": {PROBLEM_JSON: {}}} for status, entry in _ERRORS.items()},
         generate_unique_id_function=lambda route: route.name,
     )

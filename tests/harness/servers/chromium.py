@@ -42,6 +42,7 @@ class Visitor:
     def picture(self, name: str, *, whole: bool = True) -> None:
         """Keep a picture of the whole page, or of what is in view."""
         PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.evaluate("scrollTo(0, 0)")
         self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)
 
     def theme(self, theme: Theme) -> None:
@@ -90,6 +91,7 @@ def visit(
     visitor.page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
     try:
         visitor.page.goto(server.open_address())
+        visitor.page.goto("about:blank")  # the overview would load itself again while a test prepares
         yield visitor
         assert visitor.complaints == []
     finally:

@@ -20,6 +20,7 @@ from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
+from rulecore.ruleset.history import RuleHistory
 from rulecore.ruleset.ruleset import RuleSet
 
 FILE = "rule"
@@ -129,6 +130,19 @@ def run_tests(snapshot: Snapshot, rule: Rule, loaded: LoadedRule | None = None) 
         )
         for number, result in enumerate(results)
     )
+
+
+def warm_tests() -> None:
+    """Run a test of a made-up rule: the first one imports the kernel, for which nobody should wait while typing."""
+    from headgate.rules.bundle import load_streams
+
+    snapshot = Snapshot("", RuleHistory(RuleSet.empty(load_streams())))
+    name, schema = min(snapshot.history.rules.streams.items())
+    test = "tests: [{name: warm, events: [], expect: []}]\n"
+    text = f"id: warm\nversion: 1\nowner: console\non: {name}\nwhere: {schema.names[0]} is not null\n"
+    checked = check_text(snapshot, text + "then: {severity: low, message: warm}\n" + test)
+    if checked.rule is not None:
+        run_tests(snapshot, checked.rule)
 
 
 def _others(rules: RuleSet, rule: Rule) -> list[Rule]:

@@ -19,6 +19,7 @@ from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.settings import ConsoleApp
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.errors import RuleSetError
+from rulecore.ruleset.history import RuleHistory
 from streamcore.kafka.settings import KafkaSettings
 
 
@@ -33,14 +34,23 @@ class Question:
     at: str | None = None
 
 
-def explain(kafka: KafkaSettings, app: ConsoleApp, question: Question, scan: int, rule: Rule | None = None) -> Json:
-    """Return an explanation. ``rule``: the version to explain instead of the published one. ``ProblemError`` naming
-    what is missing, if the question cannot be answered."""
+@dataclass(frozen=True, slots=True)
+class KnownApp:
+    """An app whose rules are known. ``history``: of its snapshot."""
+
+    kafka: KafkaSettings
+    app: ConsoleApp
+    history: RuleHistory
+
+
+def explain(known: KnownApp, question: Question, scan: int, rule: Rule | None = None) -> Json:
+    """Return an explanation. ``scan``: the most records of a topic that it reads. ``rule``: the version to explain
+    instead of the published one. ``ProblemError`` naming what is missing, if the question cannot be answered."""
     from headgate.explain.answer import answer
 
     try:
         with _written(rule) as file:
-            return as_json(answer(_query(kafka, app, question, scan, file)))
+            return as_json(answer(_query(known, question, scan, file)))
     except (InputError, RuleSetError) as error:
         raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
 
@@ -57,7 +67,7 @@ def _written(rule: Rule | None) -> Iterator[Path | None]:
         yield file
 
 
-def _query(kafka: KafkaSettings, app: ConsoleApp, question: Question, scan: int, rules: Path | None) -> ExplainQuery:
+def _query(known: KnownApp, question: Question, scan: int, rules: Path | None) -> ExplainQuery:
     return ExplainQuery(
         target=question.target,
         event=question.event,
@@ -65,12 +75,13 @@ def _query(kafka: KafkaSettings, app: ConsoleApp, question: Question, scan: int,
         key=tuple(question.key),
         at=question.at,
         rules=rules,
-        streams=app.streams,
+        streams=known.app.streams,
         lists=None,
         topics=(),
-        login=KnownLogin(kafka),
-        app=app.name,
+        login=KnownLogin(known.kafka),
+        app=known.app.name,
         scan=scan,
         now_ms=int(time.time() * 1000),
-        formats=read_formats(app.settings),
+        formats=read_formats(known.app.settings),
+        history=known.history,
     )

@@ -10,7 +10,7 @@ import orjson
 from headgate.rules.yaml_text import yaml_text
 from headgate.web.changes.check import CheckedRule
 from headgate.web.state.app_reader import Snapshot
-from rulecore.documents.rule import Rule
+from rulecore.documents.rule import Rule, RuleKind
 from rulecore.ruleset.diff import FieldChange, StateChange, diff
 from streamcore.durations import render_duration
 
@@ -72,9 +72,15 @@ def review(snapshot: Snapshot, checked: CheckedRule) -> Review:
 
 
 def _sharing(snapshot: Snapshot, rule: Rule) -> list[Rule]:
-    """Return the other rules that may share state with this one: of its input and its key."""
+    """Return the other rules that may share state with this one: of its input and its key. An event rule has none."""
+    if rule.kind is RuleKind.EVENT:
+        return []
     held = (one.rule for one in snapshot.history.rules.rules.values())
-    return [one for one in held if one.id != rule.id and (one.on, one.group_by) == (rule.on, rule.group_by)]
+    return [one for one in held if one.id != rule.id and _place(one) == _place(rule)]
+
+
+def _place(rule: Rule) -> tuple[object, ...]:
+    return rule.on, rule.group_by, rule.kind is RuleKind.EVENT
 
 
 def _field(change: FieldChange) -> ReviewedField:

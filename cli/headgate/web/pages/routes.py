@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -25,8 +24,9 @@ from headgate.web.pages import html, marks
 from headgate.web.pages.frame import Frame
 from headgate.web.pages.html import Draft, RuleContent
 from headgate.web.problems import ProblemError
-from headgate.web.state.alerts import AlertFilter
+from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.entity import find_newest_event
 from headgate.web.state.newest_first import read_cursor
 from headgate.web.state.overview import read_app
 from headgate.web.state.rule_views import (
@@ -40,6 +40,7 @@ from headgate.web.state.rule_views import (
 )
 from headgate.web.state.trial import on_trial, read_trial
 from headgate.web.state.values import AppValue, FieldValue, RuleValue
+from rulecore.documents.rule import RuleKind
 from rulecore.streams import find_stream, stream_names
 from streamcore.errors import StreamError
 from streamcore.wire.lanes import ALERTS
@@ -47,7 +48,6 @@ from streamcore.wire.lanes import ALERTS
 ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _CHANGES = 30
 _RULE_ALERTS = 20
-_RULE_SCAN = 10_000  # records: the page of all alerts searches further
 NEW_RULE = """\
 id: my-rule
 version: 1
@@ -208,8 +208,7 @@ def _content(
 ) -> RuleContent:
     match tab:
         case "now":
-            reader = replace(app.alerts, scan=min(app.alerts.scan, _RULE_SCAN))
-            page = reader.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
+            page = app.alerts.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
             return RuleContent(alerts=page.alerts, tried=on_trial(rule))
         case "yaml":
             return RuleContent(fields=editor_fields(snapshot, [one.stream for one in rule.slots]))
@@ -246,6 +245,13 @@ def _answered(
     event = asked.get("event")
     question = Question(rule.rule, event, () if event else key, None if event else asked.get("at"))
     why, fault = _explained(console, app, question)
+    if isinstance(why, dict) and len(key) == 1 and document.kind is RuleKind.EVENT and not (event or why["fired"]):
+        # the key's newest event shows with which values the rule did not fire
+        one = (columns[0], asked[columns[0]])
+        scan = console.settings.limits.scan_records
+        place = find_newest_event(snapshot, app.kafka, app.app, document.on, one, scan)
+        newest, _ = (None, "") if place is None else _explained(console, app, Question(rule.rule, place))
+        why |= {"event": newest["event"]} if isinstance(newest, dict) else {}
     return RuleContent(columns=columns, asked=asked, why=why, fault=fault)
 
 
@@ -254,7 +260,7 @@ def _explained(console: Console, app: ShownApp, question: Question) -> tuple[Jso
     try:
         with console.working():
             limit = console.settings.limits.explain_records
-            return orjson.loads(orjson.dumps(explain(app.kafka, app.app, question, limit))), ""
+            return orjson.loads(orjson.dumps(explain(app.known(), question, limit))), ""
     except (ProblemError, StreamError) as error:
         return None, str(error)
 

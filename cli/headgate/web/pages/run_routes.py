@@ -142,6 +142,6 @@ def _explained(console: Console, app: ShownApp, rule: Rule, alert: ComparedAlert
         with console.working():
             limit = console.settings.limits.explain_records
             question = Question(rule.id, alert.event, key, at)
-            return orjson.loads(orjson.dumps(explain(app.kafka, app.app, question, limit, rule))), ""
+            return orjson.loads(orjson.dumps(explain(app.known(), question, limit, rule))), ""
     except (ProblemError, StreamError) as error:
         return None, str(error)

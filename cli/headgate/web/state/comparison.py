@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from headgate.web.state.values import ComparedAlert, ComparedBucket, ComparisonValue, KeyCount
 
 #: Lengths of pieces of time, in milliseconds.
-_LENGTHS = tuple(n * 60_000 for n in (1, 5, 15, 60, 180, 360, 1440, 10_080))
+_LENGTHS = tuple(n * 10_000 for n in (1, 6, 30, 90, 360, 1080, 2160, 8640, 60_480))
 MOST_BUCKETS = 72
 _SAMPLES = 50
 _KEYS = 8

@@ -12,7 +12,8 @@ from headgate.records.formats import RecordFormats, read_formats
 from headgate.records.inputs import find_input
 from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.settings import ConsoleApp
-from headgate.web.state.alerts import AlertFilter, AlertReader
+from headgate.web.state.alert_records import AlertFilter
+from headgate.web.state.alerts import AlertReader
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.values import AlertValue, EntityValue, TimelineEntry
 from rulecore import language as lang
@@ -119,3 +120,12 @@ def _lists(snapshot: Snapshot, value: str) -> Iterator[str]:
         content = contents.get(name)
         if content is not None and any(str(one) == value for one in content.values):
             yield name
+
+
+def find_newest_event(
+    snapshot: Snapshot, kafka: KafkaSettings, app: ConsoleApp, stream: str, key: tuple[str, str], scan: int
+) -> str | None:
+    """Return where the newest event of a key is, topic:partition:offset; None if none of ``scan`` records has it."""
+    streams = snapshot.history.rules.streams
+    found, _ = _events(kafka, read_formats(app.settings), streams, stream, key, scan)
+    return found[-1].place if found else None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from headgate.web.problems import not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.values import ReleasedRule, ReleaseValue
 from rulecore.documents.status import Subject
 
 
-def list_releases(snapshot: Snapshot) -> list[ReleaseValue]:
+@lru_cache(8)
+def list_releases(snapshot: Snapshot) -> tuple[ReleaseValue, ...]:
     """Return the releases, the newest first."""
     entries = snapshot.history.entries
     rules: dict[str, list[tuple[int, ReleasedRule]]] = {}
@@ -51,7 +54,7 @@ def list_releases(snapshot: Snapshot) -> list[ReleaseValue]:
                 rules=tuple(one for index, one in own if entries[index].written.control.offset <= offset),
             )
         )
-    return found
+    return tuple(found)
 
 
 def find_release(snapshot: Snapshot, name: str) -> ReleaseValue:

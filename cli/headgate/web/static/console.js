@@ -43,7 +43,7 @@
     gone = 0;
     switch (event.key) {
       case "?": dialog()?.showModal(); break;
-      case "/": { const find = document.querySelector("[data-find]"); if (find) { event.preventDefault(); find.focus(); find.select(); } break; }
+      case "/": { const find = document.querySelector("[data-find]"); if (find) { event.preventDefault(); find.focus(); if (find.tagName === "INPUT") find.select(); } break; }
       case "g": gone = Date.now(); break;
       case "j": step(1); break;
       case "k": step(-1); break;
