@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
+import orjson
 from pydantic import Field
 
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
@@ -22,9 +23,12 @@ from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
 from rulecore.ruleset.ruleset import RuleSet
+from streamcore.schema import Kind
 
 FILE = "rule"
 _SEEN = ("key", "message", "values", "window")
+#: A value of each kind of field, for a test that only warms.
+_WARM: Mapping[Kind, object] = {Kind.STRING: "1", Kind.LONG: 1, Kind.DOUBLE: 1.0, Kind.DECIMAL: 1, Kind.BOOLEAN: True}
 _MOST_SEEN = 5  # alerts of a test that are shown
 
 
@@ -138,11 +142,19 @@ def warm_tests() -> None:
 
     snapshot = Snapshot("", RuleHistory(RuleSet.empty(load_streams())))
     name, schema = min(snapshot.history.rules.streams.items())
-    test = "tests: [{name: warm, events: [], expect: []}]\n"
-    text = f"id: warm\nversion: 1\nowner: console\non: {name}\nwhere: {schema.names[0]} is not null\n"
-    checked = check_text(snapshot, text + "then: {severity: low, message: warm}\n" + test)
+    event = {one.name: _WARM[one.type.kind] for one in schema.fields if one.type.kind in _WARM}
+    rule = {
+        "id": "warm",
+        "version": 1,
+        "owner": "console",
+        "on": name,
+        "where": f"{min(event)} is not null",
+        "then": {"severity": "low", "message": f"{{{min(event)}}}"},
+        "tests": [{"name": "warm", "events": [event], "expect": []}],
+    }
+    checked = check_text(snapshot, orjson.dumps(rule).decode())
     if checked.rule is not None:
-        run_tests(snapshot, checked.rule)
+        run_tests(snapshot, checked.rule, checked.loaded)
 
 
 def _others(rules: RuleSet, rule: Rule) -> list[Rule]:

@@ -251,7 +251,7 @@ def _answered(
         scan = console.settings.limits.scan_records
         place = find_newest_event(snapshot, app.kafka, app.app, document.on, one, scan)
         newest, _ = (None, "") if place is None else _explained(console, app, Question(rule.rule, place))
-        why |= {"event": newest["event"]} if isinstance(newest, dict) else {}
+        why |= {"event": newest["event"], "newest": True} if isinstance(newest, dict) else {}
     return RuleContent(columns=columns, asked=asked, why=why, fault=fault)
 
 
