@@ -31,11 +31,18 @@ class _Row:
     order: tuple[int, int, int]
     record: KafkaRecord
     rule: str
+    severity: str
     keys: tuple[str, ...]
 
     @property
     def partition(self) -> int:
         return self.record.partition
+
+    def may_match(self, wanted: AlertFilter) -> bool:
+        """Return whether the filter may select it; its record is parsed only then."""
+        return (not wanted.rule or self.rule == wanted.rule) and (
+            not wanted.severity or self.severity == wanted.severity
+        )
 
 
 _ORDER = attrgetter("order")
@@ -69,7 +76,7 @@ class AlertIndex:
                     continue
                 if wanted.since_ms is not None and row.order[0] < wanted.since_ms:
                     return AlertPage(alerts=tuple(found), read=len(self._rows), next=None)
-                alert = parse_alert(row.record, self._lane)
+                alert = parse_alert(row.record, self._lane) if row.may_match(wanted) else None
                 if alert is not None and wanted.matches(alert):
                     found.append(alert)
                     last = row
@@ -143,9 +150,11 @@ class AlertIndex:
         time_ms = max(record.timestamp_ms, self._latest_ms.get(record.partition, 0))
         self._latest_ms[record.partition] = time_ms
         one = KafkaRecord(record.topic, record.partition, record.offset, record.key, record.value, record.timestamp_ms)
-        alert = parse_alert(one, self._lane)
-        keys = () if alert is None else tuple(t for n, text in key_texts(alert) for t in (text, f"{n}={text}"))
-        return _Row((time_ms, -record.partition, record.offset), one, "" if alert is None else alert.rule, keys)
+        alert, order = parse_alert(one, self._lane), (time_ms, -record.partition, record.offset)
+        if alert is None:
+            return _Row(order, one, "", "", ())
+        keys = tuple(known for name, text in key_texts(alert) for known in (text, f"{name}={text}"))
+        return _Row(order, one, alert.rule, alert.severity, keys)
 
     def _add(self, rows: list[_Row]) -> None:
         rows.sort(key=_ORDER)

@@ -118,7 +118,9 @@ def parse_samples(text: str) -> list[tuple[str, Mapping[str, str], float]]:
 def _positions(checkpoint: str) -> Mapping[TopicPartition, int]:
     """Return the next offset of each input partition, after the last cut that was planned."""
     root = EpochStore(location(checkpoint)).newest()
-    if root is None or (batch := root.last_planned()) is None:
+    if root is None:
         return {}
-    bounds = root.offsets.read(batch)
-    return {} if bounds is None else bounds.end.offsets
+    # a running app removes old files meanwhile
+    found = (root.offsets.read(batch) for batch in reversed(root.offsets.batches()))
+    newest = next((one for one in found if one is not None), None)
+    return {} if newest is None else newest.end.offsets
