@@ -68,9 +68,9 @@ def publish(
 
     bundle = read(paths, streams, lists)
     if bundle.problems:
-        return _report_problems(bundle, output)
+        return report_problems(bundle, output)
     kafka, topics = running_app(login, app)
-    changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in bundle.rules]
+    changes = [rule_change(in_mode(rule.rule, mode_text)) for rule in bundle.rules]
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)
 
@@ -100,7 +100,7 @@ def release(
     """
     bundle = read(paths, streams, lists)
     if bundle.problems:
-        return _report_problems(bundle, output)
+        return report_problems(bundle, output)
     return _release(name, [r.rule for r in bundle.rules], deleted, (login, app, wait, why), output)
 
 
@@ -172,7 +172,7 @@ def running_app(login: KafkaLogin, app: str) -> tuple[KafkaSettings, AppTopics]:
     return kafka, topics
 
 
-def _in_mode(rule: Rule, text: str | None) -> Rule:
+def in_mode(rule: Rule, text: str | None) -> Rule:
     """Return the rule in the mode of ``--mode``. Raises ``InputError``, listing the modes, for another text."""
     from rulecore.documents.rule import parse_mode
 
@@ -187,7 +187,8 @@ def _in_mode(rule: Rule, text: str | None) -> Rule:
 # --- the form of the results ------------------------------------------------------------------------------------------
 
 
-def _report_problems(bundle: RuleBundle, output: Output) -> int:
+def report_problems(bundle: RuleBundle, output: Output) -> int:
+    """Show the problems of rules that are not published; return the exit code."""
     problems: Json = {"published": [], "problems": [problem_json(p) for p in bundle.problems]}
     emit(output, problems, "\n".join([*(p.render() for p in bundle.problems), "nothing was published"]))
     return 1

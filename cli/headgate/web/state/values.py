@@ -40,8 +40,9 @@ class ChangeValue(Value):
 
     offset: Annotated[int, Field(description="Offset of the control record.")]
     time_ms: Annotated[int, Field(description="When it was written, in epoch milliseconds.")]
-    by: Annotated[str | None, Field(description="The author that the record names.")]
-    subject: Annotated[str, Field(description="rule, release, part, list, backfill, stream or document.")]
+    by: Annotated[str | None, Field(description="Who has signed and approved it; else the author that it names.")]
+    signed: Annotated[bool, Field(description="Whether `by` is proven by signatures.")]
+    subject: Annotated[str, Field(description="rule, release, list, stream, proposal, approval, policy, ...")]
     name: Annotated[str, Field(description="Id or name of the subject.")]
     version: Annotated[int | None, Field(description="Its version, if it has one.")]
     mode: Annotated[str | None, Field(description="Mode of the rule.")]
