@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from headgate.errors import InputError
 from headgate.web.access.guard import STATIC, Guard
+from headgate.web.access.identity import Identity
 from headgate.web.access.sessions import Sessions
 from headgate.web.api import alerts, apps, deadletters, rules
 from headgate.web.context import Console, require_role
@@ -69,9 +70,9 @@ def build_api(console: Console | None) -> FastAPI:
     return app
 
 
-def build(console: Console, sessions: Sessions, hosts: Collection[str]) -> ASGIApp:
+def build(console: Console, sessions: Sessions, hosts: Collection[str], identity: Identity | None = None) -> ASGIApp:
     """Return the application with its guard."""
-    return Guard(build_api(console), sessions, hosts, console.settings.limits.body_bytes)
+    return Guard(build_api(console), sessions, hosts, console.settings.limits.body_bytes, identity)
 
 
 def _openapi(request: Request) -> dict[str, JsonValue]:

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from headgate.web.access.roles import ROUTES
-from headgate.web.access.sessions import ConsoleSession
+from headgate.web.access.rights import ConsoleSession
+from headgate.web.access.roles import ROUTES, Role
 from headgate.web.changes.publish import RuleWriter
 from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
@@ -75,6 +75,10 @@ class Console:
         finally:
             self._work.release()
 
+    def visible(self, session: ConsoleSession) -> tuple[str, ...]:
+        """Return the names of the apps that a session may see."""
+        return tuple(name for name in self.apps if session.may(Role.VIEWER, name))
+
     def rows(self, limit: int) -> int:
         """Return a number of rows within the limits."""
         return max(1, min(limit, self.settings.limits.page_rows))
@@ -108,10 +112,12 @@ def require_role(request: Request) -> None:
     """Refuse a request whose session lacks the role that its route needs; a route that is in no table, too."""
     method = "GET" if request.method == "HEAD" else request.method
     needed = ROUTES.get((method, request.scope["route"].path))
-    session = get_session(request)
-    if needed is None or not session.role.includes(needed):
+    session, app = get_session(request), request.path_params.get("app")
+    if needed is None or not session.may(needed, app):
         asked = "a role that no table names" if needed is None else f"the role {needed.value}"
-        raise ProblemError(403, ProblemCode.NOT_ALLOWED, f"this needs {asked}; the session has {session.role.value}")
+        role = session.role_in(app)
+        detail = f"this needs {asked}; the session has {'none' if role is None else role.value}"
+        raise ProblemError(403, ProblemCode.NOT_ALLOWED, detail)
 
 
 TheConsole = Annotated[Console, Depends(get_console)]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headgate.web.context import TheApp, TheConsole
+from headgate.web.context import TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
 from headgate.web.state.rule_views import list_changes, list_lists, list_streams
 from headgate.web.state.values import AppValue, ChangePage, ListValue, StreamValue
@@ -19,9 +19,9 @@ Before = Annotated[int | None, Query(ge=0, description="`next` of the page befor
 
 
 @ROUTER.get("")
-def list_apps(console: TheConsole) -> tuple[str, ...]:
-    """List the apps that the console shows."""
-    return tuple(console.apps)
+def list_apps(console: TheConsole, session: TheSession) -> tuple[str, ...]:
+    """List the apps that the console shows to the session."""
+    return console.visible(session)
 
 
 @ROUTER.get("/{app}")

@@ -72,7 +72,7 @@ class ChangeRequest:
         if_match: IfMatch = None,
         idempotency_key: IdempotencyKey = None,
     ) -> None:
-        self._by, self._etag, self._key = session.subject, if_match, idempotency_key
+        self._by, self._etag, self._key = session, if_match, idempotency_key
         self._most_wait_ms = console.settings.limits.wait_ms
 
     def terms(self, body: _Change, if_none_match: str | None = None) -> Terms:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.rules.publish import ChangeNote, rule_change, write_changes
+from headgate.web.access.rights import ConsoleSession
+from headgate.web.access.roles import Role
 from headgate.web.changes.check import check_text
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import AppReader, Snapshot
@@ -31,11 +33,11 @@ NEW = "*"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """``etag``: of If-Match, or ``NEW`` for a rule that must not exist yet. ``by``: the author. ``key``: the
+    """``etag``: of If-Match, or ``NEW`` for a rule that must not exist yet. ``by``: the author's session. ``key``: the
     Idempotency-Key. ``wait_ms``: longest wait for the app's answer."""
 
     etag: str | None
-    by: str
+    by: ConsoleSession
     why: str | None = None
     key: str | None = None
     wait_ms: int = 10_000
@@ -98,8 +100,9 @@ class RuleWriter:
             if earlier is None:
                 _check_etag(snapshot, rule_id, terms)
                 rule = make(snapshot)
+                _check_scope(snapshot, rule, terms.by)
                 request = None if terms.key is None else f"{terms.key} {digest}"
-                note = ChangeNote(terms.by, terms.why, request)
+                note = ChangeNote(terms.by.subject, terms.why, request)
                 topics = self._reader.topics
                 (position,) = write_changes(self._reader.kafka, topics, [rule_change(rule)], note)
                 offset = position.offset
@@ -144,6 +147,16 @@ def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
         detail = f"the key {terms.key} was used for another change, at offset {offset} of the control topic"
         raise ProblemError(422, ProblemCode.KEY_REUSED, detail)
     return offset
+
+
+def _check_scope(snapshot: Snapshot, rule: Rule, by: ConsoleSession) -> None:
+    """Refuse a change of a rule whose tags and owner, before or after, are none of the session's."""
+    held = (one.rule for place, one in snapshot.history.rules.rules.items() if place.rule == rule.id)
+    for one in (rule, *held):
+        if not by.may_change(Role.PUBLISHER, snapshot.app, one.tags, one.owner):
+            tags = ", ".join(one.tags) or "none"
+            detail = f"{by.subject} is not a publisher of rules of {one.owner} with tags {tags}"
+            raise ProblemError(403, ProblemCode.NOT_ALLOWED, detail)
 
 
 def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from headgate.web.access.rights import ConsoleSession
 from headgate.web.changes.check import check_text, check_with_tests
 from headgate.web.changes.publish import Terms
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
@@ -46,7 +47,7 @@ def _draft(form: Mapping[str, str]) -> Draft:
     return Draft(text, form.get("etag", ""), form.get("key", ""), form.get("mode", ""), form.get("why", ""))
 
 
-def _terms(console: Console, by: str, form: Mapping[str, str]) -> Terms:
+def _terms(console: Console, by: ConsoleSession, form: Mapping[str, str]) -> Terms:
     wait_ms = min(_WAIT_MS, console.settings.limits.wait_ms)
     return Terms(form.get("etag") or None, by, form.get("why") or None, form.get("key") or None, wait_ms)
 
@@ -68,7 +69,7 @@ def check(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheS
 @ROUTER.post("/apps/{app}/rules/{rule}/publish")
 def publish(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the text of the form; show it again with the mistakes if that is refused."""
-    draft, terms = _draft(form), _terms(console, session.subject, form)
+    draft, terms = _draft(form), _terms(console, session, form)
     try:
         outcome = app.writer.publish(rule, draft.text, draft.mode or None, terms)
     except ProblemError as error:
@@ -91,7 +92,7 @@ def publish_new(app: TheApp, form: Form, console: TheConsole, session: TheSessio
         if not frame.may("publisher"):
             raise ProblemError(403, ProblemCode.NOT_ALLOWED, "this needs the role publisher")
         rule = check_text(snapshot, draft.text).require()
-        outcome = app.writer.publish(rule.id, draft.text, draft.mode or None, _terms(console, session.subject, form))
+        outcome = app.writer.publish(rule.id, draft.text, draft.mode or None, _terms(console, session, form))
     except ProblemError as error:
         shown = replace(_checked(console, snapshot, draft), problem=error.document)
         return HTMLResponse(html.new_rule_page(frame, shown), error.status)
@@ -101,7 +102,7 @@ def publish_new(app: TheApp, form: Form, console: TheConsole, session: TheSessio
 @ROUTER.post("/apps/{app}/rules/{rule}/mode")
 def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the newest version in another mode."""
-    terms = _terms(console, session.subject, form)
+    terms = _terms(console, session, form)
     return _to_rule(app, app.writer.set_mode(rule, form.get("mode", ""), terms))
 
 
@@ -109,7 +110,7 @@ def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: T
 def roll_back(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish an earlier version again."""
     to = form.get("to", "")
-    terms = _terms(console, session.subject, form)
+    terms = _terms(console, session, form)
     return _to_rule(app, app.writer.roll_back(rule, int(to) if to.isdecimal() else None, terms))
 
 

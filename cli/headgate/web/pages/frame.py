@@ -31,4 +31,4 @@ class Frame:
     @property
     def home(self) -> str:
         """The app that the navigation leads to."""
-        return self.app or self.apps[0]
+        return self.app or next(iter(self.apps), "")

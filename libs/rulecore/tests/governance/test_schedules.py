@@ -65,7 +65,8 @@ class Proposed:
 @dataclass
 class Oracle:
     """``allowed``: the contents of each rule that enough others have approved. ``alone``: since when the rule is in an
-    emergency, from its first proposal after the last approval. ``seen``: the versions of the step before; one that
+    emergency, from its first proposal after the last approval. ``urgent``: until when a content may count alone.
+    ``seen``: the versions of the step before; one that
     leaves the tag of its rule out is judged when it is new. ``rightful``: contents that counted without an emergency.
     """
 
@@ -74,7 +75,7 @@ class Oracle:
     proposed: dict[str, Proposed] = field(default_factory=dict)
     allowed: dict[str, set[tuple[object, ...]]] = field(default_factory=lambda: {rule: set() for rule in _RULES})
     alone: dict[str, int] = field(default_factory=dict)
-    urgent: dict[str, set[tuple[object, ...]]] = field(default_factory=lambda: {rule: set() for rule in _RULES})
+    urgent: dict[str, dict[tuple[object, ...], int]] = field(default_factory=lambda: {rule: {} for rule in _RULES})
     seen: dict[str, set[tuple[object, ...]]] = field(default_factory=lambda: {rule: set() for rule in _RULES})
     rightful: dict[str, set[tuple[object, ...]]] = field(default_factory=lambda: {rule: set() for rule in _RULES})
     governed: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(_RULES, False))
@@ -91,8 +92,7 @@ class Oracle:
         if answers[0].subject == "approval":
             self.alone.pop(one.rule, None)
         elif "emergency" in str(answers[0].reason) and one.emergency and one.level >= _LEVELS["publisher"]:
-            self.alone.setdefault(one.rule, one.at_ms)
-            self.urgent[one.rule].add(one.content)
+            self.urgent[one.rule][one.content] = self.alone.setdefault(one.rule, one.at_ms) + self.hours * HOUR
 
     def approved(self, name: str, by: str, level: int) -> None:
         one = self.proposed.get(name)
@@ -116,9 +116,7 @@ class Oracle:
                 continue
             if content in self.rightful[rule.id] and (rule.id, rule.version) not in written:
                 continue
-            since = self.alone.get(rule.id)
-            alone = since is not None and clock_ms < since + self.hours * HOUR
-            if not (alone and content in self.urgent[rule.id]):
+            if clock_ms >= self.urgent[rule.id].get(content, 0):
                 raise BrokenLaw(f"{rule.id}@{rule.version} {content} counts")
         for compiled in rules.evaluated_rules():
             rule, content = compiled.rule, (str(compiled.rule.where), compiled.rule.mode_text, compiled.rule.tags)
