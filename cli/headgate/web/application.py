@@ -18,9 +18,9 @@ from headgate.errors import InputError
 from headgate.web.access.guard import STATIC, Guard
 from headgate.web.access.identity import Identity
 from headgate.web.access.sessions import Sessions
-from headgate.web.api import alerts, apps, deadletters, rules
+from headgate.web.api import alerts, approvals, apps, deadletters, rules
 from headgate.web.context import Console, require_role
-from headgate.web.pages import actions
+from headgate.web.pages import actions, oversight
 from headgate.web.pages import routes as pages
 from headgate.web.problems import ProblemCode, ProblemDocument, ProblemError, ProblemPlace
 from headgate.web.responses import PROBLEM_JSON, problem_response
@@ -34,7 +34,16 @@ _ERRORS: dict[int | str, dict[str, object]] = {
     "5XX": {"description": "The console or Kafka fails.", "model": ProblemDocument},
 }
 _CODES = {404: ProblemCode.NOT_FOUND, 405: ProblemCode.NOT_FOUND}
-ROUTERS = (apps.ROUTER, rules.ROUTER, alerts.ROUTER, deadletters.ROUTER, pages.ROUTER, actions.ROUTER)
+ROUTERS = (
+    apps.ROUTER,
+    rules.ROUTER,
+    approvals.ROUTER,
+    alerts.ROUTER,
+    deadletters.ROUTER,
+    pages.ROUTER,
+    actions.ROUTER,
+    oversight.ROUTER,
+)
 #: Routes without a role: what a page needs before there is a session.
 PUBLIC = frozenset({f"{STATIC}{{name}}"})
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from headgate.web.access.rights import ConsoleSession
 from headgate.web.access.roles import ROUTES, Role
+from headgate.web.changes.propose import ProposalWriter
 from headgate.web.changes.publish import RuleWriter
 from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
@@ -25,10 +27,13 @@ from streamcore.kafka.settings import KafkaSettings
 class ShownApp:
     """One app of the console, with its readers and its writer."""
 
-    def __init__(self, kafka: KafkaSettings, app: ConsoleApp, limits: ConsoleLimits) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, app: ConsoleApp, limits: ConsoleLimits, signing_key: Path | None = None
+    ) -> None:
         self.kafka, self.app, self.limits = kafka, app, limits
         self.reader = AppReader(kafka, app)
-        self.writer = RuleWriter(self.reader)
+        self.proposals = ProposalWriter(self.reader, signing_key)
+        self.writer = RuleWriter(self.reader, self.proposals.key)
         self.alerts = AlertReader(kafka, app.name, limits.scan_records)
         self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
         self.feed = AlertFeed(kafka, app.name)
@@ -55,7 +60,8 @@ class Console:
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self.settings = settings
-        self.apps = {app.name: ShownApp(settings.kafka, app, settings.limits) for app in settings.apps}
+        kafka, limits, key = settings.kafka, settings.limits, settings.signing_key
+        self.apps = {app.name: ShownApp(kafka, app, limits, key) for app in settings.apps}
         self._work = threading.BoundedSemaphore(settings.limits.explanations)
 
     def app(self, name: str) -> ShownApp:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from headgate.web.context import TheApp, TheConsole, TheSession
+from headgate.web.context import ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
 from headgate.web.state.rule_views import list_changes, list_lists, list_streams
-from headgate.web.state.values import AppValue, ChangePage, ListValue, StreamValue
+from headgate.web.state.values import AppValue, ChangePage, ChangeValue, ListValue, StreamValue
 
 ROUTER = APIRouter(prefix="/api/v1/apps", tags=["apps"])
 Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
@@ -39,13 +39,27 @@ def list_history(
     limit: Limit = 100,
 ) -> ChangePage:
     """List the changes of the control topic, the newest first, with the app's answer to each."""
-    return _page(app, console.rows(limit), cursor, lambda subject, name: not rule or (subject, name) == ("rule", rule))
+    return _page(app, console.rows(limit), cursor, lambda one: not rule or (one.subject, one.name) == ("rule", rule))
+
+
+@ROUTER.get("/{app}/audit")
+def list_audit(
+    app: TheApp,
+    console: TheConsole,
+    by: Annotated[str, Query(description="A part of who has asked.")] = "",
+    name: Annotated[str, Query(description="A part of the name of the rule, list or proposal.")] = "",
+    subject: Annotated[str, Query(description="rule, list, proposal, approval, policy, ...")] = "",
+    cursor: Before = None,
+    limit: Limit = 100,
+) -> ChangePage:
+    """List what was asked and answered, the newest first: changes, proposals, approvals, policies, signers."""
+    return audit_page(app, {"by": by, "name": name, "subject": subject}, console.rows(limit), cursor)
 
 
 @ROUTER.get("/{app}/releases")
 def list_releases(app: TheApp, console: TheConsole, cursor: Before = None, limit: Limit = 100) -> ChangePage:
     """List the releases, the newest first."""
-    return _page(app, console.rows(limit), cursor, lambda subject, _: subject == "release")
+    return _page(app, console.rows(limit), cursor, lambda one: one.subject == "release")
 
 
 @ROUTER.get("/{app}/lists")
@@ -60,14 +74,20 @@ def list_the_streams(app: TheApp) -> tuple[StreamValue, ...]:
     return tuple(list_streams(app.snapshot()))
 
 
-def _page(app: TheApp, limit: int, cursor: int | None, wanted: Callable[[str, str], bool]) -> ChangePage:
-    """Return a page of the changes whose subject and name are wanted. The cursor is an offset of the control topic;
+def audit_page(app: ShownApp, words: Mapping[str, str], limit: int, cursor: int | None) -> ChangePage:
+    """Return a page of changes with these words: ``by`` and ``name`` as parts, ``subject`` exactly."""
+
+    def wanted(one: ChangeValue) -> bool:
+        fits = words["by"].lower() in (one.by or "").lower() and words["name"].lower() in one.name.lower()
+        return fits and (not words["subject"] or one.subject == words["subject"])
+
+    return _page(app, limit, cursor, wanted)
+
+
+def _page(app: ShownApp, limit: int, cursor: int | None, wanted: Callable[[ChangeValue], bool]) -> ChangePage:
+    """Return a page of the changes that are wanted. The cursor is an offset of the control topic;
     the changes of one record are on one page."""
-    left = (
-        one
-        for one in list_changes(app.snapshot())
-        if (cursor is None or one.offset < cursor) and wanted(one.subject, one.name)
-    )
+    left = (one for one in list_changes(app.snapshot()) if (cursor is None or one.offset < cursor) and wanted(one))
     shown = [*islice(left, limit)]
     following = next(left, None)
     while following is not None and shown and following.offset == shown[-1].offset:

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headgate.rules.publish import ChangeNote, rule_change, write_changes
+from headgate.rules.publish import ChangeNote, ControlChange, ControlResponse, rule_change, write_changes
+from headgate.rules.signing import KeyHolder
 from headgate.web.access.rights import ConsoleSession
 from headgate.web.access.roles import Role
 from headgate.web.changes.check import check_text
+from headgate.web.changes.propose import sign_for
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.rule_views import find_etag, find_rule, newest_document
@@ -44,10 +46,12 @@ class Terms:
 
 
 class RuleWriter:
-    """Writes the rules of one app."""
+    """Writes the rules of one app. ``key``: signs each change for its author, as a proposal; None: nobody signs."""
 
-    def __init__(self, reader: AppReader, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._reader, self._now_s = reader, now_s
+    def __init__(
+        self, reader: AppReader, key: KeyHolder | None = None, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._reader, self._key, self._now_s = reader, key, now_s
 
     def publish(self, rule_id: str, text: str, mode: str | None, terms: Terms) -> OutcomeValue:
         """Publish the rule in a YAML text. ``mode``: instead of the one in the text."""
@@ -104,16 +108,22 @@ class RuleWriter:
                 request = None if terms.key is None else f"{terms.key} {digest}"
                 note = ChangeNote(terms.by.subject, terms.why, request)
                 topics = self._reader.topics
-                (position,) = write_changes(self._reader.kafka, topics, [rule_change(rule)], note)
+                (position,) = write_changes(self._reader.kafka, topics, [self._record(rule, terms)], note)
                 offset = position.offset
         return self._outcome(rule_id, offset, terms, repeated=earlier is not None)
+
+    def _record(self, rule: Rule, terms: Terms) -> ControlChange:
+        if self._key is None:
+            return rule_change(rule)
+        signing = sign_for(self._key, terms.by, self._reader.app.name, [rule])
+        return signing.proposal_change([rule], (), terms.why or "", int(time.time() * 1000))
 
     def _outcome(self, rule_id: str, offset: int, terms: Terms, *, repeated: bool) -> OutcomeValue:
         """Wait for the app's answer. ``ProblemError`` if it has rejected the change."""
         deadline = self._now_s() + terms.wait_ms / 1000
         while True:
             snapshot = self._reader.snapshot()
-            answer = snapshot.answers.get((offset, Subject.RULE.value, rule_id))
+            answer = snapshot.answers.get((offset, Subject.RULE.value, rule_id)) or _of_proposal(snapshot, offset)
             if answer is not None or self._now_s() >= deadline:
                 break
             time.sleep(_POLL_S)
@@ -147,6 +157,14 @@ def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
         detail = f"the key {terms.key} was used for another change, at offset {offset} of the control topic"
         raise ProblemError(422, ProblemCode.KEY_REUSED, detail)
     return offset
+
+
+def _of_proposal(snapshot: Snapshot, offset: int) -> ControlResponse | None:
+    """Return the answer to a signed change that does not count yet."""
+    own = (one.status for one in reversed(snapshot.history.entries) if one.written.control.offset == offset)
+    names = (status.name for status in own if status.subject is Subject.PROPOSAL)
+    found = (snapshot.answers.get((offset, Subject.PROPOSAL.value, name)) for name in names)
+    return next((one for one in found if one is not None and one.status != StatusKind.ACCEPTED), None)
 
 
 def _check_scope(snapshot: Snapshot, rule: Rule, by: ConsoleSession) -> None:
