@@ -14,10 +14,11 @@ from headgate.commands.rules.publishing import in_mode, report_problems, respons
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import files_option, streams_option, target_option
+from headgate.rules.options import files_option, server_option, streams_option, target_option
 
 if TYPE_CHECKING:
     from headgate.rules.publish import ControlChange
+    from headgate.rules.remote import RemoteApp
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -30,11 +31,23 @@ def _key_option(command: _Command) -> _Command:
     return click.option("--key", "key_file", type=_FILE, required=True, help=help_text)(command)
 
 
+def _signing_option(command: _Command) -> _Command:
+    help_text = "The key file of who signs (headgate rules new-key); with --server the console signs for you."
+    return click.option("--key", "key_file", type=_FILE, default=None, help=help_text)(command)
+
+
+def _required(key_file: Path | None) -> Path:
+    if key_file is None:
+        raise InputError("--key: name the key file of who signs, or a console with --server")
+    return key_file
+
+
 @click.command(short_help="Sign rules and propose them.")
 @files_option
 @target_option
+@server_option
 @response_options
-@_key_option
+@_signing_option
 @click.option("--mode", "mode_text", default=None, help="Propose in this mode: live, shadow, canary=10%, paused.")
 @click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule too.")
 @click.option("--emergency", is_flag=True, help="Take effect at once, for the hours that the policy allows.")
@@ -45,9 +58,10 @@ def propose(
     lists: Path | None,
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     wait: float,
     why: str | None,
-    key_file: Path,
+    key_file: Path | None,
     mode_text: str | None,
     deleted: Sequence[str],
     output: Output,
@@ -67,7 +81,10 @@ def propose(
         if bundle.problems:
             return report_problems(bundle, output)
         rules = [in_mode(one.rule, mode_text) for one in bundle.rules]
-    signing = read_key(key_file, app)
+    if server is not None:
+        done = server.propose(rules, deleted, why or "", round(wait * 1000), emergency=emergency)
+        return show_published([done], app, wait, output, waited=True)
+    signing = read_key(_required(key_file), app)
     change = signing.proposal_change(rules, deleted, why or "", _now_ms(), emergency=emergency)
     return _send(change, (login, app, wait, why), output)
 
@@ -75,17 +92,19 @@ def propose(
 @click.command(short_help="Approve or refuse a proposal of somebody else.")
 @click.argument("proposal")
 @target_option
+@server_option
 @response_options
-@_key_option
+@_signing_option
 @click.option("--refuse", is_flag=True, help="Close the proposal; an emergency ends.")
 @output_option
 def approve(
     proposal: str,
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     wait: float,
     why: str | None,
-    key_file: Path,
+    key_file: Path | None,
     output: Output,
     *,
     refuse: bool,
@@ -96,20 +115,39 @@ def approve(
     """
     from headgate.rules.signing import read_key
 
-    change = read_key(key_file, app).approval_change(proposal, why or "", _now_ms(), refuse=refuse)
+    if server is not None:
+        done = server.decide(proposal, why or "", round(wait * 1000), refuse=refuse)
+        return show_published([done], app, wait, output, waited=True)
+    change = read_key(_required(key_file), app).approval_change(proposal, why or "", _now_ms(), refuse=refuse)
     return _send(change, (login, app, wait, why), output)
 
 
 @click.command(short_help="List open proposals and emergencies.")
 @streams_option
 @target_option
+@server_option
 @output_option
-def proposals(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
+def proposals(streams: Path | None, login: KafkaLogin, app: str, server: RemoteApp | None, output: Output) -> None:
     """List the proposals that wait for approvals, and the emergencies that have not ended."""
     from headgate.rules.history import read_history
     from headgate.rules.render import as_json, as_table
     from rulecore.documents.scalars import render_time
 
+    if server is not None:
+        found = [
+            (
+                one["proposal"],
+                one["by"],
+                ", ".join([*(f"{rule['rule']}@{rule['version']}" for rule in one["rules"]), *one["deleted"]]),
+                f"emergency until {render_time(until)}" if (until := one["emergency_until_ms"]) else "open",
+                one["needs"],
+                ", ".join(one["approvals"]) or None,
+                one["why"],
+            )
+            for one in server.proposals()
+        ]
+        emit(output, as_json(_HEAD, found), as_table(_HEAD, found))
+        return
     kafka, topics = running_app(login, app)
     rules = read_history(kafka, topics, streams, _now_ms()).rules
     ends = {one.proposal: one.until_ms for one in rules.governance.emergencies.values() if not one.over}

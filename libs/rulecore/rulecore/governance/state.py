@@ -18,11 +18,13 @@ _NEVER: Final = 2**63 - 1
 
 @dataclass(frozen=True)
 class OpenProposal:
-    """A proposal that waits for approvals. ``by``: the subject who has proposed it. ``approvals``: other subjects.
+    """A proposal that waits for approvals. ``by``: the subject who has proposed it. ``needs``: how many approvals it
+    needed then. ``approvals``: other subjects.
     ``in_force``: whether its versions count already, for it is an emergency."""
 
     text: str
     by: str
+    needs: int = 1
     approvals: tuple[str, ...] = ()
     in_force: bool = False
 
@@ -48,7 +50,8 @@ class Emergency:
 class Governance:
     """``app``: the name that every signed record has to name; that of the first signer. ``emergencies``: by rule.
     ``approved``: by rule, the digests of the contents that were approved, the newest last. ``closed``: until when the
-    ids of decided proposals are remembered, by id."""
+    ids of decided proposals are remembered, by id. ``bound``: by rule, the tags whose policies hold whatever tags a new
+    version has; an approved version has the last word."""
 
     app: str = ""
     signers: Mapping[str, SignerDocument] = field(default_factory=lambda: MappingProxyType({}))
@@ -57,6 +60,7 @@ class Governance:
     emergencies: Mapping[str, Emergency] = field(default_factory=lambda: MappingProxyType({}))
     approved: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     closed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    bound: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def next_end_ms(self) -> int:
         """Return when the next emergency ends, in epoch milliseconds."""
@@ -76,10 +80,11 @@ class Governance:
             },
             "approved": {rule: list(digests) for rule, digests in self.approved.items()},
             "closed": dict(self.closed),
+            "bound": {rule: list(tags) for rule, tags in self.bound.items()},
         }
         yield _STATE, orjson.dumps(state, option=orjson.OPT_SORT_KEYS)
         for name, one in self.proposals.items():
-            yield f"{_PROPOSAL}{name}", orjson.dumps([one.text, one.by, list(one.approvals), one.in_force])
+            yield f"{_PROPOSAL}{name}", orjson.dumps([one.text, one.by, one.needs, list(one.approvals), one.in_force])
 
     @classmethod
     def restore(cls, records: Mapping[str, bytes]) -> Governance:
@@ -92,8 +97,8 @@ class Governance:
         proposals: dict[str, OpenProposal] = {}
         for name, value in records.items():
             if name.startswith(_PROPOSAL):
-                text, by, approvals, in_force = orjson.loads(value)
-                proposals[name.removeprefix(_PROPOSAL)] = OpenProposal(text, by, tuple(approvals), in_force)
+                text, by, needs, approvals, in_force = orjson.loads(value)
+                proposals[name.removeprefix(_PROPOSAL)] = OpenProposal(text, by, needs, tuple(approvals), in_force)
         return cls(
             app=state["app"],
             signers=MappingProxyType({one.signer: one for one in signers}),
@@ -104,4 +109,5 @@ class Governance:
             ),
             approved=MappingProxyType({rule: tuple(digests) for rule, digests in state["approved"].items()}),
             closed=MappingProxyType(state["closed"]),
+            bound=MappingProxyType({rule: tuple(tags) for rule, tags in state["bound"].items()}),
         )

@@ -78,6 +78,7 @@ class GovernanceTable:
     emergencies: dict[str, Emergency]
     approved: dict[str, tuple[str, ...]]
     closed: dict[str, int]
+    bound: dict[str, tuple[str, ...]]
     touched: bool = field(default=False)
 
     @classmethod
@@ -92,6 +93,7 @@ class GovernanceTable:
             dict(state.emergencies),
             dict(state.approved),
             dict(state.closed),
+            dict(state.bound),
         )
 
     def state(self) -> Governance:
@@ -104,6 +106,7 @@ class GovernanceTable:
             MappingProxyType(self.emergencies),
             MappingProxyType(self.approved),
             MappingProxyType(self.closed),
+            MappingProxyType(self.bound),
         )
 
     # --- who ----------------------------------------------------------------------------------------------------
@@ -187,6 +190,14 @@ class GovernanceTable:
             tuple(sorted(one.policy for one in asking)),
         )
 
+    def bind(self, rule_id: str, tags: Collection[str]) -> None:
+        """Let the policies of the tags that a rule has now hold for its later versions too."""
+        covered = {tag for one in self.policies.values() if not one.removed for tag in one.tags} & {*tags}
+        more = tuple(sorted(covered.union(self.bound.get(rule_id, ()))))
+        if more and more != self.bound.get(rule_id):
+            self.bound[rule_id] = more
+            self.touched = True
+
     def check_unsigned(self, need: Need, rule_id: str) -> None:
         """Raise ``RuleSetError`` if a change that nobody has signed needs more."""
         if need.approvals:
@@ -250,6 +261,8 @@ class GovernanceTable:
             digest = content_digest(rule)
             others = [one for one in self.approved.get(rule.id, ()) if one != digest]
             self.approved[rule.id] = (*others, digest)[-_APPROVED:]
+            self.bound.pop(rule.id, None)
+            self.bind(rule.id, rule.tags)
             known = self.emergencies.pop(rule.id, None)
             if known is not None and not known.over:
                 left = {*known.versions} & {*held(rule.id)} - {rule.version}
@@ -263,6 +276,7 @@ class GovernanceTable:
         """Let a version count without approval, and return until when, in epoch milliseconds. A further one within the
         hours of another ends with it."""
         self.check_emergency(rule.id)
+        self.bind(rule.id, rule.tags)
         known = self.emergencies.get(rule.id)
         until_ms = self.clock_ms + hours * HOUR_MS
         if known is not None:

@@ -61,15 +61,17 @@ class Approvals:
         by.require(SignerRole.AUTHOR, "a proposal")
         self.governance.check_new(name, signed.text, document.at_ms)
         after, statuses = self._applied(document)
+        for change in _changes(document):
+            bind_tags(self.versions, self.governance, change)
         need = self.need(document)
         if need.approvals and not document.emergency:
-            self.governance.open(name, OpenProposal(signed.text, by.subject))
+            self.governance.open(name, OpenProposal(signed.text, by.subject, need.approvals))
             return [_status(Subject.PROPOSAL, name, StatusKind.PROPOSED, f"needs {need.text}", by.subject)]
         by.require(SignerRole.PUBLISHER, "a change that takes effect at once")
         note = None
         if need.approvals:
             note = self._begin_emergency(name, document, need)
-            self.governance.open(name, OpenProposal(signed.text, by.subject, in_force=True))
+            self.governance.open(name, OpenProposal(signed.text, by.subject, need.approvals, in_force=True))
         else:
             self.governance.close(name)
         self.versions = after
@@ -88,8 +90,9 @@ class Approvals:
         proposal = self.governance.add_approval(name, by)
         proposed = proposal.document
         need, count = self.need(proposed), len(proposal.approvals)
-        if count < need.approvals:
-            note = f"{count} of {need.approvals} approvals (policy {', '.join(need.policies)})"
+        needed = max(need.approvals, proposal.needs)  # an emergency may have left the policy's tag out
+        if count < needed:
+            note = f"{count} of {needed} approvals"
             return [_status(Subject.APPROVAL, name, StatusKind.PROPOSED, note, by.subject)]
         who = f"{proposal.by}, approved by {', '.join(proposal.approvals)}"
         statuses: list[RuleStatus] = []
@@ -219,14 +222,29 @@ def need_of(versions: VersionTable, governance: GovernanceTable, change: RuleCha
     """Return what a change needs by the policies for its tags and those of the present versions of the rule."""
     if not governance.policies:
         return Need()
+    name = _name(change)
+    tags = _held_tags(versions, name).union(governance.bound.get(name, ()))
+    if change.rule is None:
+        return governance.need(tags, RuleMode.RETIRED) if versions.slots.get(name) else Need()
+    return governance.need(tags.union(change.rule.tags), change.rule.status, change.rule)
+
+
+def bind_tags(versions: VersionTable, governance: GovernanceTable, change: RuleChange) -> None:
+    """Let the policies of a rule's present tags hold after the change, whatever it makes of them."""
+    if governance.policies:
+        name = _name(change)
+        governance.bind(name, _held_tags(versions, name))
+
+
+def _name(change: RuleChange) -> str:
     name = change.delete if change.rule is None else change.rule.id
     assert name is not None, "a change has a rule or an id"
+    return name
+
+
+def _held_tags(versions: VersionTable, name: str) -> set[str]:
     slots = (VersionSlot(name, slot) for slot in versions.slots.get(name, ()))
-    held = [versions.rules[place].rule for place in slots if place in versions.rules]
-    tags = {tag for rule in held for tag in rule.tags}
-    if change.rule is None:
-        return governance.need(tags, RuleMode.RETIRED) if held else Need()
-    return governance.need(tags.union(change.rule.tags), change.rule.status, change.rule)
+    return {tag for place in slots if place in versions.rules for tag in versions.rules[place].rule.tags}
 
 
 def check_change(
@@ -234,11 +252,11 @@ def check_change(
 ) -> None:
     """Raise ``RuleSetError`` if an unsigned change needs more. ``value``: the canonical JSON of its version; one that
     is in a slot already changes nothing, and needs nothing."""
-    name = change.delete if change.rule is None else change.rule.id
+    name = _name(change)
+    bind_tags(versions, governance, change)
     need = need_of(versions, governance, change)
     if not need.approvals and not need.signed:
         return
-    assert name is not None, "a change has a rule or an id"
     if value is None or value not in [versions.stored[VersionSlot(name, s)] for s in versions.slots.get(name, ())]:
         governance.check_unsigned(need, name)
 

@@ -67,7 +67,8 @@ class Oracle:
     """``allowed``: the contents of each rule that enough others have approved. ``alone``: since when the rule is in an
     emergency, from its first proposal after the last approval. ``urgent``: until when a content may count alone.
     ``seen``: the versions of the step before; one that
-    leaves the tag of its rule out is judged when it is new. ``rightful``: contents that counted without an emergency.
+    leaves the tag of its rule out is judged when it is new; ``governed``: rules with the tag until an approved version
+    is without it. ``rightful``: contents that counted without an emergency.
     """
 
     approvals: int
@@ -91,6 +92,7 @@ class Oracle:
             return
         if answers[0].subject == "approval":
             self.alone.pop(one.rule, None)
+            self.governed[one.rule] = "gov" in str(one.content[2])
         elif "emergency" in str(answers[0].reason) and one.emergency and one.level >= _LEVELS["publisher"]:
             self.urgent[one.rule][one.content] = self.alone.setdefault(one.rule, one.at_ms) + self.hours * HOUR
 
@@ -125,7 +127,7 @@ class Oracle:
         for name in _RULES:
             held = [c.rule for p, c in rules.rules.items() if p.rule == name]
             self.seen[name] = {(rule.version, (str(rule.where), rule.mode_text, rule.tags)) for rule in held}
-            self.governed[name] = any("gov" in rule.tags for rule in held)
+            self.governed[name] |= any("gov" in rule.tags for rule in held)
 
 
 def run_schedule(seed: int, reached: Counter[str] | None = None) -> None:
