@@ -144,7 +144,8 @@ def test_the_console_starts_from_the_settings_of_the_chart() -> None:
     assert settings.access is not None
     pod = select_kind(made, "Deployment")["demo-headgate-console"]["spec"]["template"]["spec"]
     mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
-    for file in (settings.signing_key, settings.access.login and settings.access.login.client_secret_file):
+    assert settings.access.login is not None
+    for file in (settings.signing_key, settings.access.login.client_secret_file):
         assert file is not None
         assert str(file.parent) in mounts
     assert str(settings.apps[0].streams) in mounts
