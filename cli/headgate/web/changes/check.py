@@ -20,9 +20,12 @@ from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
+from rulecore.ruleset.history import RuleHistory
 from rulecore.ruleset.ruleset import RuleSet
 
 FILE = "rule"
+_SEEN = ("key", "message", "values", "window")
+_MOST_SEEN = 5  # alerts of a test that are shown
 
 
 class CheckValue(Value):
@@ -83,10 +86,13 @@ def _problem(message: str, place: object) -> Problem:
     return Problem(FILE, place if isinstance(place, SourceLocation) else SourceLocation(1, 1), "", message)
 
 
-def check_with_tests(snapshot: Snapshot, text: str, working: Callable[[], AbstractContextManager[None]]) -> CheckValue:
-    """Check the text of one rule, and run its tests if it has no mistakes. ``working``: holds a place for the tests."""
+def check_with_tests(
+    snapshot: Snapshot, text: str, working: Callable[[], AbstractContextManager[None]], *, tests: bool = True
+) -> CheckValue:
+    """Check the text of one rule, and run its tests if it has no mistakes and ``tests`` is true. ``working``: holds a
+    place for the tests."""
     checked = check_text(snapshot, text)
-    if checked.problems or checked.rule is None:
+    if checked.problems or checked.rule is None or not tests:
         return _as_value(checked, ())
     with working():
         return _as_value(checked, run_tests(snapshot, checked.rule, checked.loaded))
@@ -119,10 +125,24 @@ def run_tests(snapshot: Snapshot, rule: Rule, loaded: LoadedRule | None = None) 
             name=result.test,
             passed=result.passed,
             diff=result.diff,
+            seen=tuple({name: alert[name] for name in _SEEN if name in alert} for alert in result.alerts[:_MOST_SEEN]),
             line=None if loaded is None else loaded.document.place(("tests", number)).line,
         )
         for number, result in enumerate(results)
     )
+
+
+def warm_tests() -> None:
+    """Run a test of a made-up rule: the first one imports the kernel, for which nobody should wait while typing."""
+    from headgate.rules.bundle import load_streams
+
+    snapshot = Snapshot("", RuleHistory(RuleSet.empty(load_streams())))
+    name, schema = min(snapshot.history.rules.streams.items())
+    test = "tests: [{name: warm, events: [], expect: []}]\n"
+    text = f"id: warm\nversion: 1\nowner: console\non: {name}\nwhere: {schema.names[0]} is not null\n"
+    checked = check_text(snapshot, text + "then: {severity: low, message: warm}\n" + test)
+    if checked.rule is not None:
+        run_tests(snapshot, checked.rule)
 
 
 def _others(rules: RuleSet, rule: Rule) -> list[Rule]:

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 from headgate.web.access.roles import Role
 
-SECTIONS = ("overview", "rules", "alerts", "dead letters", "access", "audit")
+SECTIONS = (
+    "overview",
+    "rules",
+    "alerts",
+    "keys",
+    "dead letters",
+    "releases",
+    "lists",
+    "streams",
+    "health",
+    "access",
+    "audit",
+)
 
 
 @dataclass(frozen=True, slots=True)

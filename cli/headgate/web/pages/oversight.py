@@ -12,7 +12,7 @@ from headgate.web.api.approvals import governance_value, session_value
 from headgate.web.api.apps import Before, audit_page
 from headgate.web.changes.propose import list_proposals
 from headgate.web.context import TheApp, TheConsole, TheSession
-from headgate.web.pages.actions import Form
+from headgate.web.pages.forms import Form
 from headgate.web.pages.routes import make_frame
 from headgate.web.rendering import render
 
