@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.web.access.roles import Role
 from headgate.web.server import ConsoleServer, running
 from headgate.web.settings import ConsoleApp, ConsoleSettings
 from streamcore.kafka.settings import KafkaSettings
@@ -16,25 +17,36 @@ from tests.harness.servers.console import program
 pytestmark = pytest.mark.kafka
 
 
-def test_a_back_test_is_a_job_with_progress_and_a_result(shown: Shown) -> None:
-    path = f"{shown.api}/backtests"
-    text = write_rule(rule("seen", 2, where="amount > 140", tests=[]))
-    begun = shown.program.json("POST", path, {"yaml": text, "since": "3000d"})
-    assert (begun.status, begun.json["rule"], begun.json["version"]) == (202, "seen", 2)
-    job = f"{path}/{begun.json['id']}"
-    deadline = time.monotonic() + 60
-    while (found := shown.program.get(job).json)["state"] == "running" and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert (found["state"], found["done"], found["live"]) == ("done", found["total"], 1)
-    assert found["rejected"] == 1
-    assert found["result"] is not None
-    assert [one["id"] for one in shown.program.get(f"{path}?rule=seen").json] == [found["id"]]
-    ended = shown.program.send("DELETE", job, b"", {})
-    assert (ended.status, ended.json["state"]) == (200, "done")
-    for body in ({"rule": "seen", "version": 99}, {"rule": "none"}):
-        assert shown.program.json("POST", path, body).status == 404
-    assert shown.program.json("POST", path, {"yaml": "id: x"}).json["code"] == "invalid_rule"
-    assert shown.program.get(f"{path}/{'0' * 12}").status == 404
+def test_a_back_test_is_a_job_with_progress_and_a_result(shown: Shown, kafka: KafkaSettings, tmp_path: Path) -> None:
+    settings = tmp_path / "rules.yaml"
+    stream = f"{{schema_file: {Path('streams/shop.yaml').resolve()}, topic: {shown.app.topic}}}"
+    settings.write_text(f"checkpoint: {tmp_path}/checkpoint\nstreams: [{stream}]\n")
+    with running(_console(kafka, shown.app.name, settings)) as server:
+        client, path = program(server), f"{shown.api}/backtests"
+        text = write_rule(rule("seen", 2, where="amount > 140", tests=[]))
+        begun = client.json("POST", path, {"yaml": text, "since": "3000d"})
+        assert (begun.status, begun.json["rule"], begun.json["version"]) == (202, "seen", 2)
+        job = f"{path}/{begun.json['id']}"
+        deadline = time.monotonic() + 60
+        while (found := client.get(job).json)["state"] == "running" and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert (found["state"], found["done"], found["live"]) == ("done", found["total"], 1)
+        assert (found["rejected"], found["events"]) == (1, 3)
+        assert found["result"] is not None
+        assert [one["id"] for one in client.get(f"{path}?rule=seen").json] == [found["id"]]
+        ended = client.send("DELETE", job, b"", {})
+        assert (ended.status, ended.json["state"]) == (200, "done")
+        for body in ({"rule": "seen", "version": 99}, {"rule": "none"}):
+            assert client.json("POST", path, body).status == 404
+        assert client.json("POST", path, {"yaml": "id: x"}).json["code"] == "invalid_rule"
+        assert client.get(f"{path}/{'0' * 12}").status == 404
+    viewer = ConsoleSettings(kafka=kafka, apps=(ConsoleApp(name=shown.app.name),), port=0, role=Role.VIEWER)
+    with running(ConsoleServer(viewer)) as server:
+        assert program(server).json("POST", path, {"yaml": text}).status == 403
+
+
+def _console(kafka: KafkaSettings, app: str, settings: Path) -> ConsoleServer:
+    return ConsoleServer(ConsoleSettings(kafka=kafka, apps=(ConsoleApp(name=app, settings=settings),), port=0))
 
 
 def test_what_is_known_of_a_key(shown: Shown) -> None:
@@ -52,6 +64,5 @@ def test_health_and_savepoints_say_what_they_need(shown: Shown, kafka: KafkaSett
     assert shown.program.get(f"{shown.api}/savepoints").json["code"] == "cannot_answer"
     settings = tmp_path / "rules.yaml"
     settings.write_text(f"checkpoint: {tmp_path}/checkpoint\nsavepoints: {tmp_path}/savepoints\n")
-    shown_app = ConsoleApp(name=shown.app.name, settings=settings)
-    with running(ConsoleServer(ConsoleSettings(kafka=kafka, apps=(shown_app,), port=0))) as server:
+    with running(_console(kafka, shown.app.name, settings)) as server:
         assert program(server).get(f"{shown.api}/savepoints").json == []
