@@ -53,7 +53,7 @@ class ControlResponse:
     @property
     def accepted(self) -> bool:
         """Whether the app now holds the published change."""
-        return self.status in (StatusKind.ACCEPTED, StatusKind.DELETED, StatusKind.STAGED)
+        return self.status in (StatusKind.ACCEPTED, StatusKind.DELETED, StatusKind.STAGED, StatusKind.PROPOSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any  # a document is made of anything
 
 from headgate_etl.documents import EtlDocument, MappingDocument, PublishedMapping
 from headgate_etl.name_resolution import read_lists, read_model
+from headgate_etl.table_lookup import table_sources
 from headgate_etl.topology import build_topology
 from rulecore.mapping.problems import Problems
 from streamcore.app import App, Source
@@ -50,7 +51,7 @@ class EtlDocuments:
 
     def app(self) -> App:
         """Build the app, which takes further documents while it runs."""
-        return bind_app(self.topology(), self.settings, self.sources, self)
+        return bind_app(self.topology(), self.settings, (*self.sources, *table_sources(self.settings)), self)
 
     def plan(self, record: ControlRecord) -> tuple[DocumentPlan, EtlDocuments]:
         """Return the plan for a record, and the documents with it. ``ConfigError`` if the app cannot take it."""

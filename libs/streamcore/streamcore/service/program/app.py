@@ -10,7 +10,7 @@ from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
 from streamcore.files.listing import FileInput
 from streamcore.service.build_runner import build_runner
-from streamcore.service.config.sinks import sink_factory, sink_lanes
+from streamcore.service.config.sinks import sink_factories
 from streamcore.service.live_documents import StreamDocuments, build_with_streams
 from streamcore.service.program.reference import Program, takes_documents
 from streamcore.service.program.settings import ProgramSettings, ProgramStream
@@ -38,11 +38,7 @@ class ProgramApp:
     def create_runner(self, settings: ProgramSettings, runtime: Runtime, listeners: Listeners) -> Runner:
         """See ``AppFactory``."""
         topology = self.program.topology(settings)
-        columns = topology.table_columns
-        sinks = [
-            sink_factory(sink, {lane: columns[lane] for lane in sink_lanes(sink)[1] if lane in columns})
-            for sink in settings.sinks.values()
-        ]
+        sinks = sink_factories(settings, topology.table_columns)
         return build_runner(self.build_app(settings), settings, runtime, listeners, sinks)
 
 
