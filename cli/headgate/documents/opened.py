@@ -28,7 +28,7 @@ _WINDOWED = frozenset({"sessions"})
 
 @dataclass(frozen=True)
 class OpenedDocument:
-    """``document``: as it was read; ``settings``: what was made of it; ``ends``: as in ``TrialInput``."""
+    """``document``: as it was read; ``settings``: made of it; ``ends``: as in ``TrialInput``."""
 
     document: Mapping[str, Any]
     settings: ServiceSettings
@@ -49,7 +49,7 @@ def opened(service: str, file: Path, answers: Answers | None = None) -> Iterator
     definition = find_service(service)
     with naming_mistakes(definition, file):
         document = read_settings(file)
-        if answers and "lookup" not in document:
+        if answers and not {"lookup", "lookups"} & document.keys():
             raise InputError(f"--lookup: {file} has no look-up")
         with_server = answers is None and "lookup" in document
     if with_server:

@@ -16,10 +16,11 @@ from starlette.types import ASGIApp
 
 from headgate.errors import InputError
 from headgate.web.access.guard import STATIC, Guard
+from headgate.web.access.identity import Identity
 from headgate.web.access.sessions import Sessions
-from headgate.web.api import alerts, apps, deadletters, rules
+from headgate.web.api import alerts, approvals, apps, deadletters, rules, runs
 from headgate.web.context import Console, require_role
-from headgate.web.pages import actions, data_routes, run_routes
+from headgate.web.pages import actions, data_routes, oversight, run_routes
 from headgate.web.pages import routes as pages
 from headgate.web.problems import ProblemCode, ProblemDocument, ProblemError, ProblemPlace
 from headgate.web.responses import PROBLEM_JSON, problem_response
@@ -33,8 +34,8 @@ _ERRORS: dict[int | str, dict[str, object]] = {
     "5XX": {"description": "The console or Kafka fails.", "model": ProblemDocument},
 }
 _CODES = {404: ProblemCode.NOT_FOUND, 405: ProblemCode.NOT_FOUND}
-_API = (apps, rules, alerts, deadletters)
-_PAGES = (pages, actions, run_routes, data_routes)
+_API = (apps, rules, approvals, alerts, deadletters, runs)
+_PAGES = (pages, actions, run_routes, data_routes, oversight)
 ROUTERS = tuple(module.ROUTER for module in (*_API, *_PAGES))
 #: Routes without a role: what a page needs before there is a session.
 PUBLIC = frozenset({f"{STATIC}{{name}}"})
@@ -73,9 +74,9 @@ def build_api(console: Console | None) -> FastAPI:
     return app
 
 
-def build(console: Console, sessions: Sessions, hosts: Collection[str]) -> ASGIApp:
+def build(console: Console, sessions: Sessions, hosts: Collection[str], identity: Identity | None = None) -> ASGIApp:
     """Return the application with its guard."""
-    return Guard(build_api(console), sessions, hosts, console.settings.limits.body_bytes)
+    return Guard(build_api(console), sessions, hosts, console.settings.limits.body_bytes, identity)
 
 
 def _openapi(request: Request) -> dict[str, JsonValue]:

@@ -7,15 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from headgate.web.access.roles import ROUTES
-from headgate.web.access.sessions import ConsoleSession
+from headgate.web.access.rights import ConsoleSession
+from headgate.web.access.roles import ROUTES, Role
 from headgate.web.changes.backtest import BacktestJobs
 from headgate.web.changes.check import warm_tests
 from headgate.web.changes.explain import KnownApp
+from headgate.web.changes.propose import ProposalWriter
 from headgate.web.changes.publish import RuleWriter
 from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
@@ -43,10 +45,12 @@ class ShownApp:
         app: ConsoleApp,
         limits: ConsoleLimits,
         working: Callable[[], AbstractContextManager[None]],
+        signing_key: Path | None = None,
     ) -> None:
         self.kafka, self.app, self.limits = kafka, app, limits
         self.reader = AppReader(kafka, app)
-        self.writer = RuleWriter(self.reader)
+        self.proposals = ProposalWriter(self.reader, signing_key)
+        self.writer = RuleWriter(self.reader, self.proposals.key)
         self.alerts = AlertReader(kafka, app.name, limits.scan_records)
         self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
         self.feed = AlertFeed(kafka, app.name)
@@ -92,7 +96,8 @@ class Console:
         self._closed = threading.Event()
         self._warming: threading.Thread | None = None
         self._work = threading.BoundedSemaphore(settings.limits.explanations)
-        self.apps = {app.name: ShownApp(settings.kafka, app, settings.limits, self.working) for app in settings.apps}
+        kafka, limits, key = settings.kafka, settings.limits, settings.signing_key
+        self.apps = {app.name: ShownApp(kafka, app, limits, self.working, key) for app in settings.apps}
 
     def start(self) -> None:
         """Warm what the first pages need, in a thread of its own."""
@@ -126,6 +131,10 @@ class Console:
             yield
         finally:
             self._work.release()
+
+    def visible(self, session: ConsoleSession) -> tuple[str, ...]:
+        """Return the names of the apps that a session may see."""
+        return tuple(name for name in self.apps if session.may(Role.VIEWER, name))
 
     def rows(self, limit: int) -> int:
         """Return a number of rows within the limits."""
@@ -163,10 +172,12 @@ def require_role(request: Request) -> None:
     """Refuse a request whose session lacks the role that its route needs; a route that is in no table, too."""
     method = "GET" if request.method == "HEAD" else request.method
     needed = ROUTES.get((method, request.scope["route"].path))
-    session = get_session(request)
-    if needed is None or not session.role.includes(needed):
+    session, app = get_session(request), request.path_params.get("app")
+    if needed is None or not session.may(needed, app):
         asked = "a role that no table names" if needed is None else f"the role {needed.value}"
-        raise ProblemError(403, ProblemCode.NOT_ALLOWED, f"this needs {asked}; the session has {session.role.value}")
+        role = session.role_in(app)
+        detail = f"this needs {asked}; the session has {'none' if role is None else role.value}"
+        raise ProblemError(403, ProblemCode.NOT_ALLOWED, detail)
 
 
 TheConsole = Annotated[Console, Depends(get_console)]

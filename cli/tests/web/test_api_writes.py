@@ -3,54 +3,22 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
 from headgate.main import run
-from headgate.rules.bundle import load_streams
 from headgate.rules.publish import AppTopics
 from headgate.web.access.roles import Role
-from rulecore.documents.status import status_record
-from rulecore.ruleset.ruleset import RuleSet
-from streamcore.kafka import data_clients as clients
 from streamcore.kafka.control_topic import ControlLog, control_topic
-from streamcore.kafka.readers import Follower
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
-from streamcore.kernel import ControlRecord
-from tests.harness.apps.console_scene import rule, write_rule
+from tests.harness.apps.console_scene import answering, rule, write_rule
 from tests.harness.servers.console import Answer, ConsoleClient, browser, program, serve
 
 pytestmark = pytest.mark.kafka
-
-
-@contextmanager
-def answering(kafka: KafkaSettings, app: str) -> Iterator[None]:
-    """Answer control records as the kernel does."""
-    topics, stop = AppTopics(app), threading.Event()
-
-    def answer() -> None:
-        rules, producer = RuleSet.empty(load_streams()), clients.producer(kafka)
-        with Follower(kafka, [topics.control]) as follower:
-            while not stop.is_set():
-                for r in follower.poll(20):
-                    rules, statuses = rules.apply([ControlRecord(r.partition, r.offset, r.key, r.value)], 0)
-                    for status in statuses:
-                        producer.produce(topics.status, status_record(status).value, status.name.encode())
-                producer.flush(10)
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 class Written:

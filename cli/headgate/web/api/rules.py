@@ -19,6 +19,7 @@ from headgate.web.state.rule_views import (
     select_versions,
 )
 from headgate.web.state.values import DocumentValue, OutcomeValue, RulePage, RuleValue, TestValue, VersionValue
+from rulecore.documents.status import StatusKind
 
 ROUTER = APIRouter(prefix="/api/v1/apps/{app}", tags=["rules"])
 IfMatch = Annotated[str | None, Header(description="The ETag that was read. A change without it is refused (428).")]
@@ -80,7 +81,7 @@ class ChangeRequest:
         if_match: IfMatch = None,
         idempotency_key: IdempotencyKey = None,
     ) -> None:
-        self._by, self._etag, self._key = session.subject, if_match, idempotency_key
+        self._by, self._etag, self._key = session, if_match, idempotency_key
         self._most_wait_ms = console.settings.limits.wait_ms
 
     def terms(self, body: ChangeBody, if_none_match: str | None = None) -> Terms:
@@ -186,7 +187,7 @@ def run_rule_tests(app: TheApp, console: TheConsole, rule: str) -> tuple[TestVal
 
 
 def _answered(response: Response, outcome: OutcomeValue) -> OutcomeValue:
-    """Return the outcome: 200 if the app has answered, 202 if its answer is to come."""
-    response.status_code = 202 if outcome.status is None else 200
+    """Return the outcome: 200 if the change counts, 202 if the app's answer or an approval is to come."""
+    response.status_code = 202 if outcome.status in (None, StatusKind.PROPOSED) else 200
     response.headers["ETag"] = outcome.etag
     return outcome

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from headgate.web.access.sessions import ConsoleSession
+from headgate.web.access.rights import ConsoleSession
 from headgate.web.api.deadletters import Offset, Partition
 from headgate.web.changes.check import check_text, check_with_tests
 from headgate.web.changes.replay import send_again
@@ -66,7 +66,7 @@ def review_change(app: TheApp, form: Form, console: TheConsole, session: TheSess
 @ROUTER.post("/apps/{app}/publish")
 def publish(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the text of the form; show the review again with the reason if that is refused."""
-    draft, terms = _draft(form), read_terms(console, session.subject, form)
+    draft, terms = _draft(form), read_terms(console, session, form)
     try:
         rule = check_text(app.snapshot(), draft.text).require()
         return _to_rule(app, app.writer.publish(rule.id, draft.text, draft.mode or None, terms))
@@ -112,7 +112,7 @@ def replay_dead_letter(
 @ROUTER.post("/apps/{app}/rules/{rule}/mode")
 def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the newest version in another mode."""
-    terms = read_terms(console, session.subject, form)
+    terms = read_terms(console, session, form)
     return _to_rule(app, app.writer.set_mode(rule, form.get("mode", ""), terms))
 
 
@@ -120,7 +120,7 @@ def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: T
 def roll_back(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish an earlier version again."""
     to = form.get("to", "")
-    terms = read_terms(console, session.subject, form)
+    terms = read_terms(console, session, form)
     return _to_rule(app, app.writer.roll_back(rule, int(to) if to.isdecimal() else None, terms))
 
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
 
+from headgate.web.access.rights import ConsoleSession
 from headgate.web.changes.publish import Terms
 from headgate.web.context import Console
 from headgate.web.problems import ProblemCode, ProblemError
@@ -31,7 +32,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
 Form = Annotated[Mapping[str, str], Depends(read_form)]
 
 
-def read_terms(console: Console, by: str, form: Mapping[str, str]) -> Terms:
+def read_terms(console: Console, by: ConsoleSession, form: Mapping[str, str]) -> Terms:
     """Return the terms of the change that a form asks for."""
     wait_ms = min(_WAIT_MS, console.settings.limits.wait_ms)
     return Terms(form.get("etag") or None, by, form.get("why") or None, form.get("key") or None, wait_ms)

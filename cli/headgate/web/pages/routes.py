@@ -14,7 +14,8 @@ from fastapi.responses import HTMLResponse
 from pydantic import JsonValue
 
 from headgate.dead_letters.model import DeadLetterFilter
-from headgate.web.access.sessions import ConsoleSession
+from headgate.web.access.rights import ConsoleSession
+from headgate.web.access.roles import Role
 from headgate.web.api.deadletters import Offset, Partition
 from headgate.web.api.rules import take_page
 from headgate.web.changes.check import run_tests
@@ -73,9 +74,9 @@ def make_frame(
     notice: str = "",
 ) -> Frame:
     """Return the frame of a page."""
-    names = tuple(console.apps)
+    names, role = console.visible(session), session.role_in(app) or Role.VIEWER
     now_ms = int(time.time() * 1000)
-    return Frame(names, app, section, title, session.subject, session.role, now_ms, command, notice)
+    return Frame(names, app, section, title, session.subject, role, now_ms, command, notice)
 
 
 def new_key() -> str:
@@ -87,7 +88,8 @@ def new_key() -> str:
 def overview(console: TheConsole, session: TheSession) -> str:
     """Show all apps."""
     apps, faults = list[AppValue](), dict[str, str]()
-    for name, app in console.apps.items():
+    for name in console.visible(session):
+        app = console.apps[name]
         try:
             apps.append(_read(app))
         except StreamError as error:

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import JsonValue
 
 from headgate.rules.yaml_text import yaml_text
-from headgate.web.changes.backtest import BacktestJob, BacktestTask
+from headgate.web.api.runs import start_job
 from headgate.web.changes.explain import Question, explain
 from headgate.web.changes.release import roll_back_release
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
@@ -22,7 +22,6 @@ from headgate.web.problems import ProblemError, not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.releases import find_release, list_releases
 from headgate.web.state.values import ComparedAlert, ReleaseValue
-from rulecore.compile.rule import RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from streamcore.errors import StreamError
 
@@ -55,7 +54,7 @@ def release_page(app: TheApp, release: str, console: TheConsole, session: TheSes
 @ROUTER.post("/releases/{release}/rollback")
 def undo_release(app: TheApp, release: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the rules before a release again, in one step."""
-    outcome = roll_back_release(app.reader, release, read_terms(console, session.subject, form))
+    outcome = roll_back_release(app.reader, release, read_terms(console, session, form), app.proposals.key)
     address = f"/apps/{quote(app.name)}/releases/{quote(outcome.rule, safe='')}?changed={outcome.offset}"
     return RedirectResponse(address, status_code=303)
 
@@ -82,18 +81,8 @@ def start_backtest(app: TheApp, form: Form, console: TheConsole) -> Response:
     document = snapshot.history.documents.get((rule, int(version) if version.isdecimal() else 0))
     if document is None:
         raise not_found(f"app {app.name} has no version {version} of rule {rule}")
-    job = start(console, app, snapshot, document, form.get("since", "24h"))
+    job = start_job(console, app, snapshot, document, form.get("since", "24h"))
     return RedirectResponse(f"/apps/{quote(app.name)}/backtests/{job.id}", status_code=303)
-
-
-def start(console: Console, app: ShownApp, snapshot: Snapshot, document: Rule, since: str) -> BacktestJob:
-    """Start a back-test of a rule beside its live version."""
-    rules = snapshot.history.rules
-    live = rules.live(document.id)
-    live = None if live is None or live.rule.version == document.version else live
-    new = compile_rule(document, rules.streams, RuleLimits(), snapshot.history.lists.types())
-    most = console.settings.limits.backtest_records
-    return app.backtests.start(BacktestTask(app.kafka, app.app, snapshot, new, live, since, most))
 
 
 @ROUTER.get("/backtests/{job}")

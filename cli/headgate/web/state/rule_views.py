@@ -192,7 +192,7 @@ def _version(
         reason=None if answer is None else answer.reason,
         quarantined=quarantined,
         published_ms=None if entry is None else entry.written.time_ms,
-        by=None if entry is None else entry.written.by,
+        by=None if entry is None else entry.status.by or entry.written.by,
     )
     snapshot.views[place] = (*made_of, value)
     return value
@@ -204,7 +204,8 @@ def _change(snapshot: Snapshot, entry: HistoryEntry) -> ChangeValue:
     return ChangeValue(
         offset=written.control.offset,
         time_ms=written.time_ms,
-        by=written.by,
+        by=written.by if status.by is None else status.by,
+        signed=status.by is not None,
         subject=status.subject.value,
         name=status.name,
         version=status.version,

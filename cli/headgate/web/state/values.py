@@ -40,8 +40,9 @@ class ChangeValue(Value):
 
     offset: Annotated[int, Field(description="Offset of the control record.")]
     time_ms: Annotated[int, Field(description="When it was written, in epoch milliseconds.")]
-    by: Annotated[str | None, Field(description="The author that the record names.")]
-    subject: Annotated[str, Field(description="rule, release, part, list, backfill, stream or document.")]
+    by: Annotated[str | None, Field(description="Who has signed and approved it; else the author that it names.")]
+    signed: Annotated[bool, Field(description="Whether `by` is proven by signatures.")]
+    subject: Annotated[str, Field(description="rule, release, list, stream, proposal, approval, policy, ...")]
     name: Annotated[str, Field(description="Id or name of the subject.")]
     version: Annotated[int | None, Field(description="Its version, if it has one.")]
     mode: Annotated[str | None, Field(description="Mode of the rule.")]
@@ -288,6 +289,86 @@ class OutcomeValue(Value):
     repeated: Annotated[bool, Field(description="Whether the same request had been made before, and nothing was done.")]
 
 
+class ProposedRule(Value):
+    """A version that somebody proposes."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    version: Annotated[int, Field(description="The version.")]
+    mode: Annotated[str, Field(description="Its mode.")]
+    yaml: Annotated[str, Field(description="The rule as text.")]
+
+
+class ProposalValue(Value):
+    """A proposal that waits for approvals, or counts in an emergency."""
+
+    proposal: Annotated[str, Field(description="Its id: the digest of what is proposed.")]
+    by: Annotated[str, Field(description="Who has signed it.")]
+    at_ms: Annotated[int, Field(description="When it was signed, in epoch milliseconds.")]
+    why: Annotated[str, Field(description="The reason.")]
+    rules: Annotated[tuple[ProposedRule, ...], Field(description="Versions to publish.")]
+    deleted: Annotated[tuple[str, ...], Field(description="Rules to delete.")]
+    needs: Annotated[int, Field(description="Number of approvals that it needs.")]
+    policies: Annotated[tuple[str, ...], Field(description="The policies that ask for them.")]
+    approvals: Annotated[tuple[str, ...], Field(description="Who has approved it.")]
+    emergency_until_ms: Annotated[int | None, Field(description="Until when it counts alone; null: it does not.")]
+
+
+class ProposalOutcome(Value):
+    """The outcome of a proposal or an approval. ``status`` null: the app has not answered in time."""
+
+    proposal: Annotated[str, Field(description="Id of the proposal.")]
+    offset: Annotated[int, Field(description="Offset of the control record.")]
+    status: Annotated[str | None, Field(description="proposed: it waits; accepted: it counts; deleted: refused.")]
+    reason: Annotated[str | None, Field(description="What it needs, or how long it counts.")]
+
+
+class PolicyValue(Value):
+    """What some rules need."""
+
+    policy: Annotated[str, Field(description="Its name.")]
+    version: Annotated[int, Field(description="Its version.")]
+    tags: Annotated[tuple[str, ...], Field(description="Of rules with one of these tags; empty: of all.")]
+    modes: Annotated[tuple[str, ...], Field(description="Modes that need approvals.")]
+    approvals: Annotated[int, Field(description="Number of approvals by others.")]
+    emergency_hours: Annotated[int, Field(description="Hours for which a version may count alone.")]
+    signed: Annotated[bool, Field(description="Whether unsigned changes are refused.")]
+
+
+class SignerValue(Value):
+    """A key whose signatures count."""
+
+    signer: Annotated[str, Field(description="Its name.")]
+    subject: Annotated[str | None, Field(description="Whose it is; null: of a console.")]
+    role: Annotated[str, Field(description="The highest role that counts.")]
+    attests: Annotated[bool, Field(description="Whether it signs for others.")]
+    revoked: Annotated[bool, Field(description="Whether it counts no more.")]
+
+
+class GovernanceValue(Value):
+    """Who has to agree to what."""
+
+    policies: Annotated[tuple[PolicyValue, ...], Field(description="Policies in force.")]
+    signers: Annotated[tuple[SignerValue, ...], Field(description="Signers.")]
+    signs: Annotated[bool, Field(description="Whether this console signs for who is logged in.")]
+
+
+class GrantValue(Value):
+    """A role of the session."""
+
+    role: Annotated[str, Field(description="The role.")]
+    apps: Annotated[tuple[str, ...], Field(description="In these apps; empty: in all.")]
+    tags: Annotated[tuple[str, ...], Field(description="Changes of rules with these tags only.")]
+    owners: Annotated[tuple[str, ...], Field(description="Changes of rules of these owners only.")]
+
+
+class SessionValue(Value):
+    """Who is asking."""
+
+    subject: Annotated[str, Field(description="The person or program.")]
+    issuer: Annotated[str, Field(description="Who has issued the token; empty on one's own machine.")]
+    grants: Annotated[tuple[GrantValue, ...], Field(description="The roles.")]
+
+
 class ComparedAlert(Value):
     """An alert that only one of two versions has raised."""
 
@@ -420,3 +501,16 @@ class SampleRecordValue(Value):
     offset: Annotated[int, Field(description="Its offset.")]
     time_ms: Annotated[int, Field(description="Its timestamp, in epoch milliseconds.")]
     text: Annotated[str, Field(description="Its value as text; bytes that are none are escaped.")]
+
+
+class SavepointValue(Value):
+    """A savepoint of an app."""
+
+    name: Annotated[str, Field(description="Its name.")]
+    batch: Annotated[int, Field(description="The last cut that is in it.")]
+    epoch: Annotated[int, Field(description="Epoch of the checkpoint.")]
+    created_ms: Annotated[int, Field(description="When it was made, in epoch milliseconds.")]
+    version: Annotated[str, Field(description="Version of the app's program.")]
+    settled: Annotated[bool, Field(description="Whether all output of its cuts is written.")]
+    rows: Annotated[int, Field(description="Rows of state.")]
+    bytes: Annotated[int, Field(description="Bytes of state.")]

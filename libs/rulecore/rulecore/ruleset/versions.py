@@ -157,6 +157,10 @@ class VersionTable:
             for name in [n for n in self.quarantined if n.rpartition("@")[0] == position.rule]:
                 del self.quarantined[name]
 
+    def take_out(self, position: VersionSlot) -> None:
+        """Remove the version of a slot."""
+        self._drop(position)
+
     def _newest(self, name: str) -> int | None:
         """Return the highest version of a rule in any slot, None without one."""
         known = [
