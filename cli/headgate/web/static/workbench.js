@@ -73,7 +73,11 @@ addEventListener("DOMContentLoaded", () => {
       row.append(make("span", "gutter", number), ...parts(line, problems));
       if (!line) row.append("\u200b");
       const said = note(line, number);
-      if (said) row.append(said);
+      if (said) {
+        // what is written is never covered: the note has the room that the line leaves
+        said.style.maxWidth = `calc(100% - ${Math.ceil(line.length * 1.2) + 3}ch)`;
+        row.append(said);
+      }
       return row;
     }));
     bench.classList.add("drawn");
@@ -90,7 +94,6 @@ addEventListener("DOMContentLoaded", () => {
       place.addEventListener("click", () => goTo(one.line, one.column));
       const text = make("span", "", one.message);
       if (one.path) text.prepend(make("code", "", one.path), " ");
-      if (one.detail) text.append(make("pre", "", one.detail));
       item.append(place, text);
       list.append(item);
     }
