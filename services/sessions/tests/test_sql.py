@@ -66,6 +66,7 @@ def _type(kind: pa.DataType) -> str:
     return "TIMESTAMP WITH TIME ZONE" if pa.types.is_timestamp(kind) else TYPES[str(kind)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lane", TABLES)
 def test_every_column_has_a_comment(lane: str) -> None:
     text = (SQL / "tables.sql").read_text()
