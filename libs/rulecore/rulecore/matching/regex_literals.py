@@ -53,7 +53,7 @@ class _UnknownSyntaxError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PatternPart:
     """A part of a pattern. ``exact``: all texts that it matches, if they are few; ``needs``: texts of which it contains
     one."""
 
@@ -66,8 +66,8 @@ class _Part:
         return _better(self.needs, self.exact)
 
 
-_ANYTHING: Final = _Part(None)
-_NOTHING: Final = _Part(("",))
+_ANYTHING: Final = _PatternPart(None)
+_NOTHING: Final = _PatternPart(("",))
 
 
 def _better(left: tuple[str, ...] | None, right: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -84,7 +84,7 @@ class _PatternReader:
     fold: bool
     at: int = 0
 
-    def alternatives(self) -> _Part:
+    def alternatives(self) -> _PatternPart:
         parts = [self.sequence()]
         while self.pattern.startswith("|", self.at):
             self.at += 1
@@ -96,9 +96,9 @@ class _PatternReader:
             exact = None
         each = [part.must_contain for part in parts]
         needs = tuple(dict.fromkeys(text for texts in each for text in texts or ()))
-        return _Part(exact, needs if all(each) and len(needs) <= _MOST_ALTERNATIVES else None)
+        return _PatternPart(exact, needs if all(each) and len(needs) <= _MOST_ALTERNATIVES else None)
 
-    def sequence(self) -> _Part:
+    def sequence(self) -> _PatternPart:
         run: tuple[str, ...] = ("",)
         best: tuple[str, ...] | None = None
         whole = True
@@ -111,9 +111,9 @@ class _PatternReader:
             best = _better(best, run)
             best = _better(best, part.must_contain)
             run = part.exact if part.exact is not None else ("",)
-        return _Part(run if whole else None, None if whole else _better(best, run))
+        return _PatternPart(run if whole else None, None if whole else _better(best, run))
 
-    def repeated(self) -> _Part:
+    def repeated(self) -> _PatternPart:
         part = self.atom()
         while self.at < len(self.pattern) and self.pattern[self.at] in "*+?{":
             sign = self.pattern[self.at]
@@ -131,12 +131,12 @@ class _PatternReader:
             elif self.at < len(self.pattern) and self.pattern[self.at] in "*+{":
                 raise _UnknownSyntaxError
             if (least, most) == (0, 1) and part.exact is not None:
-                part = _Part(tuple(dict.fromkeys((*part.exact, ""))))
+                part = _PatternPart(tuple(dict.fromkeys((*part.exact, ""))))
             elif (least, most) != (1, 1):
-                part = _Part(None, part.must_contain if least else None)
+                part = _PatternPart(None, part.must_contain if least else None)
         return part
 
-    def atom(self) -> _Part:
+    def atom(self) -> _PatternPart:
         sign = self.pattern[self.at]
         if sign == "(":
             match = _GROUP.match(self.pattern, self.at)
@@ -158,12 +158,12 @@ class _PatternReader:
             raise _UnknownSyntaxError
         return _NOTHING if sign in "^$" else _ANYTHING if sign == "." else self.char(sign)
 
-    def char(self, char: str) -> _Part:
+    def char(self, char: str) -> _PatternPart:
         """Return a character; of one that ignores case, what stands for it in the lower case of a text."""
         if not self.fold:
-            return _Part((char,))
+            return _PatternPart((char,))
         # A long s is an s without regard to case, and is its own lower case. The lower case of the Kelvin sign is k.
-        return _Part(("s", "\u017f")) if char in "sS" else _Part((char.lower(),))
+        return _PatternPart(("s", "\u017f")) if char in "sS" else _PatternPart((char.lower(),))
 
     def escape(self) -> str | None:
         """Return the character of an escape behind its backslash, "" for a place, None for a class."""
@@ -184,7 +184,7 @@ class _PatternReader:
             raise _UnknownSyntaxError
         return sign
 
-    def char_class(self) -> _Part:
+    def char_class(self) -> _PatternPart:
         self.at += 1
         negated = self.pattern.startswith("^", self.at)
         self.at += negated
@@ -211,4 +211,4 @@ class _PatternReader:
         if negated or chars is None:
             return _ANYTHING
         texts = [text for char in chars for text in self.char(char).exact or ()]
-        return _Part(tuple(dict.fromkeys(texts))) if len(texts) <= _MOST else _ANYTHING
+        return _PatternPart(tuple(dict.fromkeys(texts))) if len(texts) <= _MOST else _ANYTHING

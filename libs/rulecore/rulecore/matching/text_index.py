@@ -19,7 +19,7 @@ from rulecore.matching.index import Ints, TextConditions
 from rulecore.matching.predicates import PredicateKind
 from rulecore.matching.text_programs import MAX_DEPTH, terms_of
 from streamcore.decode.walk.literals import automaton, conditions
-from streamcore.decode.walk.literals.automaton import Automaton, Hits, LiteralTest
+from streamcore.decode.walk.literals.automaton import LiteralAutomaton, Hits, LiteralTest
 
 Bools = npt.NDArray[np.bool_]
 #: Decides a leaf for some rows: its kind, its term, the rows, and the number of its constant for each row.
@@ -32,14 +32,14 @@ class TextIndex:
     def __init__(self, texts: TextConditions, terms: Callable[[str], Expr]) -> None:
         """Build the automata. ``terms``: the expression of a term."""
         self._texts = texts
-        self._automata: dict[str, tuple[str | None, Automaton]] = {}
+        self._automata: dict[str, tuple[str | None, LiteralAutomaton]] = {}
         for term, literals in terms_of(texts.literals).items():
             column = _folded_column(terms(term))
             tests = [LiteralTest(n, one.place, one.text.encode()) for n, one in literals]
             if column is not None or _is_lower(terms(term)):  # a lower case has no capital letters
                 tests = [test for test in tests if test.literal == test.literal.lower()]
             if tests:
-                self._automata[term] = column, Automaton(tests, fold=column is not None)
+                self._automata[term] = column, LiteralAutomaton(tests, fold=column is not None)
         self._program = np.array(texts.program, np.int32).reshape(-1, 3)
         self._program_at = np.array(texts.program_at, np.int32)
         self._lists = np.array([*texts.lists, 0], np.int32)

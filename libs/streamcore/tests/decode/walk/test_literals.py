@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamcore.decode.walk.literals import automaton
-from streamcore.decode.walk.literals.automaton import Automaton, Hits, LiteralTest
+from streamcore.decode.walk.literals.automaton import LiteralAutomaton, Hits, LiteralTest
 
 UNCOMPILED = "from libs.streamcore.tests.decode.walk import test_literals as t; print(t.digest(20))"
 
@@ -25,7 +25,7 @@ def found(seed: int, table: int | None = None) -> tuple[list[LiteralTest], list[
     texts = [bytes(draw.choices(b"abcd\xc3", k=draw.randint(0, 9))) for _ in range(50)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(automaton, "TABLE_SIZE", table or automaton.TABLE_SIZE)
-        searching = Automaton(tests, fold=False)
+        searching = LiteralAutomaton(tests, fold=False)
     places = np.cumsum([0, *map(len, texts)])
     hits = Hits(len(texts), len(tests))
     hits.found = hits.found[: len(tests)]  # so that it must grow
@@ -62,7 +62,7 @@ def test_it_finds_each_literal_at_its_place(table: int | None) -> None:
 
 
 def test_it_reads_capitals_as_small_letters_if_it_folds() -> None:
-    searching, hits = Automaton([LiteralTest(0, automaton.ANYWHERE, b"abc")], fold=True), Hits(2, 1)
+    searching, hits = LiteralAutomaton([LiteralTest(0, automaton.ANYWHERE, b"abc")], fold=True), Hits(2, 1)
     data = np.frombuffer(b"xABcxAB@", np.uint8)
     searching.find(data, np.array([0, 5]), np.array([5, 8]), hits)
     assert [items(hits, row) for row in range(2)] == [{0}, set()]
@@ -71,7 +71,7 @@ def test_it_reads_capitals_as_small_letters_if_it_folds() -> None:
 def test_ten_thousand_long_literals_need_little_memory() -> None:
     draw = random.Random(1)
     tests = [LiteralTest(i, automaton.ANYWHERE, draw.randbytes(24)) for i in range(10_000)]
-    assert Automaton(tests, fold=False).size < 10_000_000
+    assert LiteralAutomaton(tests, fold=False).size < 10_000_000
 
 
 @pytest.mark.slow

@@ -217,7 +217,7 @@ class LiteralTest:
     literal: bytes
 
 
-class Automaton:
+class LiteralAutomaton:
     """Finds the literals of one column. Immutable."""
 
     def __init__(self, tests: Sequence[LiteralTest], *, fold: bool) -> None:
