@@ -19,7 +19,7 @@ from rulecore.matching.index import Ints, TextConditions
 from rulecore.matching.predicates import PredicateKind
 from rulecore.matching.text_programs import MAX_DEPTH, terms_of
 from streamcore.decode.walk.literals import automaton, conditions
-from streamcore.decode.walk.literals.automaton import LiteralAutomaton, Hits, LiteralTest
+from streamcore.decode.walk.literals.automaton import Hits, LiteralAutomaton, LiteralTest
 
 Bools = npt.NDArray[np.bool_]
 #: Decides a leaf for some rows: its kind, its term, the rows, and the number of its constant for each row.

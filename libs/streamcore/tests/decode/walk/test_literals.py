@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamcore.decode.walk.literals import automaton
-from streamcore.decode.walk.literals.automaton import LiteralAutomaton, Hits, LiteralTest
+from streamcore.decode.walk.literals.automaton import Hits, LiteralAutomaton, LiteralTest
 
 UNCOMPILED = "from libs.streamcore.tests.decode.walk import test_literals as t; print(t.digest(20))"
 
