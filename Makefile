@@ -133,9 +133,9 @@ nightly-approvals:
 	@HEADGATE_APPROVAL_SCHEDULES=$(APPROVAL_SCHEDULES) $(VENV)/python -m pytest -n $(WORKERS) --timeout 86400 \
 		libs/rulecore/tests/governance/test_schedules.py $(ARGS)
 nightly-language:
-	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) \
+	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_TEXT_EVENTS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) \
 		HEADGATE_SEED=$(LAB_SEED) $(VENV)/python -m pytest -s --timeout 7200 \
-		libs/rulecore/tests/matching/test_access_paths.py libs/rulecore/tests/language/test_functions_against_duckdb.py \
+		libs/rulecore/tests/matching/test_access_paths.py libs/rulecore/tests/matching/test_text_index.py libs/rulecore/tests/language/test_functions_against_duckdb.py \
 		libs/rulecore/tests/security/test_hostile_texts.py libs/rulecore/tests/security/test_fuzz.py $(ARGS)
 nightly-decoders:
 	@HEADGATE_JSON_RECORDS=$(JSON_RECORDS) HEADGATE_JSON_SEED=$(LAB_SEED) HEADGATE_BINARY_SCHEMAS=$(BINARY_SCHEMAS) \

@@ -172,9 +172,12 @@ def _tests(rule: Rule, document: YamlDocument, schema: StreamSchema) -> list[Pro
 _ACCESS_NOTES: Final[Mapping[AccessPath, str]] = {
     AccessPath.EQUALITY_AND_BOUND: "looked up by value and bound: cost follows its matches",
     AccessPath.EQUALITY: "looked up by value: cost follows the events that have the value",
+    AccessPath.LITERALS: "found by the texts that it needs: cost follows the events that have one of them",
     AccessPath.BOUND: "looked up by one bound: cost follows the events beyond it",
-    AccessPath.SCAN: "one condition is evaluated on every event; an equality or a bound would be cheaper",
-    AccessPath.ALL: "the condition is checked on every event; an equality or a bound outside `or` would be cheaper",
+    AccessPath.SCAN: "one condition is evaluated on every event, for about 0.05 to 0.3 microseconds; "
+    "an equality, a bound or a literal that must occur would be cheaper",
+    AccessPath.ALL: "the condition is checked on every event, for about 0.05 to 0.3 microseconds a part; "
+    "an equality, a bound or a literal that must occur, outside `or`, would be cheaper",
 }
 
 

@@ -119,8 +119,11 @@ def test_a_rule_too_large_for_a_record_is_a_problem() -> None:
         ("type in ('a', 'b') and amount > 1", AccessPath.EQUALITY_AND_BOUND, True),
         ("type = 'a' or amount > 1", AccessPath.BOUND, True),
         ("user_id is null", AccessPath.SCAN, False),
-        ("type like '%a%b'", AccessPath.SCAN, False),
-        ("type like '%a%b' or amount > 1", AccessPath.ALL, False),
+        ("type like '%a%b'", AccessPath.LITERALS, True),
+        ("regexp_like(type, '[a-z]+[0-9]')", AccessPath.SCAN, False),
+        ("not contains(type, 'a')", AccessPath.SCAN, False),
+        ("type like '%a%b' or amount > 1", AccessPath.BOUND, True),
+        ("regexp_like(type, '[a-z]+[0-9]') or amount > 1", AccessPath.ALL, False),
     ],
 )
 def test_the_cost_of_a_rule_follows_its_access_path(where: str, access: AccessPath, cheap: bool) -> None:

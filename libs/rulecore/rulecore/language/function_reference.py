@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 _ANY_NULL = "NULL if any argument is NULL"
 _NEVER = "never NULL"
+_LOCAL_NULL = "NULL if the time is NULL, or outside of the years 1900 to 2099 in a zone other than UTC"
+_COMPARED_NULL = "NULL if a text is NULL or has more than 1,000 characters"
 _IGNORES_NULL_ELEMENTS = "ignores NULL; NULL if the array is NULL or no element is left"
 
 
@@ -91,9 +93,13 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         ("date_trunc('hour', to_timestamp('2026-01-05T10:17:00Z')) = to_timestamp('2026-01-05T10:00:00Z')",),
     ),
     "dayofweek": FunctionReference(
-        "Day of the week in UTC, from 1 (Sunday) to 7 (Saturday).",
+        "Day of the week in UTC or the given zone, from 1 (Sunday) to 7 (Saturday).",
         "long",
-        ("dayofweek(to_timestamp('2026-01-05T10:17:00Z')) = 2",),
+        (
+            "dayofweek(to_timestamp('2026-01-05T10:17:00Z')) = 2",
+            "dayofweek(to_timestamp('2026-01-04T23:30:00Z'), 'Europe/Berlin') = 2",
+        ),
+        _LOCAL_NULL,
     ),
     "element_at": FunctionReference(
         "Element of an array by its number: 1 is the first, -1 the last. Of a map, the value of a key: ``map[key]``.",
@@ -121,7 +127,14 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "ignores NULL; NULL only if all arguments are NULL",
     ),
     "hour": FunctionReference(
-        "Hour of the day in UTC, 0 to 23.", "long", ("hour(to_timestamp('2026-01-05T10:17:00Z')) = 10",)
+        "Hour of the day in UTC or the given zone, 0 to 23. A day of the zone in a list of holidays:"
+        " ``date_format(t, 'yyyy-MM-dd', 'Europe/Berlin') in list holidays``.",
+        "long",
+        (
+            "hour(to_timestamp('2026-01-05T10:17:00Z')) = 10",
+            "hour(to_timestamp('2026-07-05T10:17:00Z'), 'Europe/Berlin') = 12",
+        ),
+        _LOCAL_NULL,
     ),
     "least": FunctionReference(
         "Smallest argument.",
@@ -465,6 +478,85 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         "Week of the year by ISO 8601, 1 to 53.", "long", ("weekofyear(to_timestamp('2026-01-05T10:17:00Z')) = 2",)
     ),
     "year": FunctionReference("Year in UTC.", "long", ("year(to_timestamp('2026-01-05T10:17:00Z')) = 2026",)),
+    "distance_km": FunctionReference(
+        "Kilometres between two places on a sphere with the mean radius of the Earth (6,371.0088 km). The arguments are"
+        " degrees.",
+        "double",
+        ("round(distance_km(52.52, 13.405, 48.8566, 2.3522)) = 877.0", "distance_km(91, 0, 0, 0) is null"),
+        "NULL if an argument is NULL, a latitude is beyond 90 degrees or a longitude beyond 180",
+    ),
+    "speed_kmh": FunctionReference(
+        "Speed in km/h that the way between two places and times takes: latitude, longitude and time of each.",
+        "double",
+        (
+            "round(speed_kmh(52.52, 13.405, to_timestamp('2026-01-05T10:00:00Z'),"
+            " 40.7128, -74.006, to_timestamp('2026-01-05T11:00:00Z'))) = 6385.0",
+        ),
+        "NULL if an argument is NULL, both times are equal, or there is no such place",
+    ),
+    "levenshtein": FunctionReference(
+        "Number of characters to insert, remove or replace to make one text the other.",
+        "long",
+        ("levenshtein('kitten', 'sitting') = 3", "levenshtein('', 'ab') = 2"),
+        _COMPARED_NULL,
+    ),
+    "jaro_winkler_similarity": FunctionReference(
+        "Similarity of two texts by Jaro and Winkler, from 0 to 1. A common start counts above 0.7 only.",
+        "double",
+        ("round(jaro_winkler_similarity('martha', 'marhta'), 4) = 0.9611", "jaro_winkler_similarity('a', 'b') = 0.0"),
+        _COMPARED_NULL,
+    ),
+    "normalize_name": FunctionReference(
+        "A name without accents, case and punctuation, with one space between words.",
+        "text",
+        ("normalize_name('  M\u00fcller-L\u00dcDENSCHEIDT,  J.') = 'muller ludenscheidt j'",),
+    ),
+    "normalize_email": FunctionReference(
+        "The address in lower case without its tag (``+shop``), for Gmail also without dots.",
+        "text",
+        (
+            "normalize_email('Jo.Doe+shop@GoogleMail.com') = 'jodoe@gmail.com'",
+            "normalize_email('A.B+c@example.org') = 'a.b@example.org'",
+            "normalize_email('no address') is null",
+        ),
+        "NULL if the text is NULL or no address",
+    ),
+    "luhn_check": FunctionReference(
+        "Whether a text is digits with a right check digit by Luhn, such as the number of a card.",
+        "boolean",
+        ("luhn_check('4111111111111111')", "not luhn_check('4111111111111112')", "not luhn_check('4111 1111')"),
+    ),
+    "percent_change": FunctionReference(
+        "Change from the first number to the second in percent of the first one's size.",
+        "double",
+        ("percent_change(80, 100) = 25.0", "percent_change(0, 1) is null"),
+        "NULL if a number is NULL or the first one is zero",
+    ),
+    "z_score": FunctionReference(
+        "How many standard deviations a value is above the mean.",
+        "double",
+        ("z_score(130, 100, 15) = 2.0", "z_score(1, 1, 0) is null"),
+        "NULL if a number is NULL or the deviation is zero",
+    ),
+    "entropy": FunctionReference(
+        "Bits of information of a character (Shannon): 0 for one repeated character, about 4 for random letters.",
+        "double",
+        ("entropy('aabb') = 1.0", "entropy('aaaa') = 0.0"),
+    ),
+    "domain_suffix": FunctionReference(
+        "The last labels of a host name, in lower case. With the public suffix list as a list ``suffixes``, the"
+        " registered domain is ``case when domain_suffix(host, 2) in list suffixes then domain_suffix(host, 3) else"
+        " domain_suffix(host, 2) end``.",
+        "text",
+        ("domain_suffix('www.Example.co.uk', 3) = 'example.co.uk'", "domain_suffix('10.0.0.1', 2) is null"),
+        "NULL if the host is NULL, an address, or has fewer labels",
+    ),
+    "weekday": FunctionReference(
+        "Day of the week in UTC or the given zone, from 0 (Monday) to 6 (Sunday).",
+        "long",
+        ("weekday(to_timestamp('2026-01-05T10:17:00Z')) = 0",),
+        _LOCAL_NULL,
+    ),
     "trim": FunctionReference("The text without spaces at both ends.", "text", ("trim('  a ') = 'a'",)),
     "upper": FunctionReference("The text in upper case.", "text", ("upper('de') = 'DE'",)),
 }

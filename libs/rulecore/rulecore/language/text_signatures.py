@@ -13,7 +13,9 @@ from rulecore.language.signatures import (
     FunctionSignature,
     Operands,
     check_texts,
+    check_timestamp,
     constant_text,
+    text_to_boolean,
     text_to_long,
     text_to_text,
     whole_between,
@@ -21,6 +23,10 @@ from rulecore.language.signatures import (
 from streamcore.errors import ConfigError
 from streamcore.schema import BOOLEAN, DOUBLE, STRING, TIMESTAMP, Kind, Type, array_of
 
+#: The mean radius of the Earth (IUGG).
+EARTH_RADIUS_KM = 6_371.0088
+#: The most characters of texts that are compared by distance or similarity.
+MAX_COMPARED = 1_000
 #: The most characters of ``lpad`` and ``rpad``.
 MAX_PADDED = 1_000
 MAX_REPEATED = 64
@@ -180,6 +186,33 @@ def _ip_network(name: str, operands: Operands) -> Type:
     return STRING
 
 
+def _numbers(name: str, operands: Operands) -> Type:
+    for index, operand in enumerate(operands):
+        if not types.is_numeric(operand.type):
+            raise ExpressionTypeError(f"{name} takes a number, not {operand.type}", "", index)
+    return DOUBLE
+
+
+def _speed(name: str, operands: Operands) -> Type:
+    for index in (2, 5):
+        check_timestamp(name, operands[index], index)
+    for index in (0, 1, 3, 4):
+        if not types.is_numeric(operands[index].type):
+            raise ExpressionTypeError(f"{name} takes a number, not {operands[index].type}", "", index)
+    return DOUBLE
+
+
+def _text_to_double(name: str, operands: Operands) -> Type:
+    check_texts(name, operands)
+    return DOUBLE
+
+
+def _domain_suffix(name: str, operands: Operands) -> Type:
+    types.check_text(operands[0], name, 0)
+    whole_between(name, operands, 1, 1, 10)
+    return STRING
+
+
 def read_cast_type(name: str, text: str) -> Type:
     """Return the type of ``cast(x as text)``; raise ``ExpressionTypeError``."""
     lower = text.strip().lower()
@@ -236,6 +269,19 @@ TEXT_FUNCTIONS: Mapping[str, FunctionSignature] = {
     "to_json": FunctionSignature("to_json(array, map or struct)", 1, 1, _to_json),
     "user_agent_class": FunctionSignature("user_agent_class(text)", 1, 1, text_to_text),
     "ip_network": FunctionSignature("ip_network(ip, bits) or ip_network(ip, bits, bits of IPv6)", 2, 3, _ip_network),
+    "distance_km": FunctionSignature("distance_km(latitude, longitude, latitude, longitude)", 4, 4, _numbers),
+    "speed_kmh": FunctionSignature(
+        "speed_kmh(latitude, longitude, timestamp, latitude, longitude, timestamp)", 6, 6, _speed
+    ),
+    "levenshtein": FunctionSignature("levenshtein(text, text)", 2, 2, text_to_long),
+    "jaro_winkler_similarity": FunctionSignature("jaro_winkler_similarity(text, text)", 2, 2, _text_to_double),
+    "normalize_name": FunctionSignature("normalize_name(text)", 1, 1, text_to_text),
+    "normalize_email": FunctionSignature("normalize_email(text)", 1, 1, text_to_text),
+    "luhn_check": FunctionSignature("luhn_check(text)", 1, 1, text_to_boolean),
+    "percent_change": FunctionSignature("percent_change(old, new)", 2, 2, _numbers),
+    "z_score": FunctionSignature("z_score(value, mean, standard deviation)", 3, 3, _numbers),
+    "entropy": FunctionSignature("entropy(text)", 1, 1, _text_to_double),
+    "domain_suffix": FunctionSignature("domain_suffix(host, labels)", 2, 2, _domain_suffix),
     "cast": FunctionSignature("cast(x as long)", 2, 2, _cast),
     "try_cast": FunctionSignature("try_cast(x as long)", 2, 2, _cast),
 }

@@ -20,6 +20,12 @@ def _part(name: str, operands: Operands) -> Type:
     return LONG
 
 
+def _local_part(name: str, operands: Operands) -> Type:
+    if len(operands) > 1:
+        check_zone(constant_text(name, operands, 1))
+    return _part(name, operands)
+
+
 def _date_trunc(name: str, operands: Operands) -> Type:
     unit = constant(name, operands, 0, Kind.STRING)
     if str(unit).lower() not in TRUNC_UNITS:
@@ -64,11 +70,16 @@ def _from_unixtime(name: str, operands: Operands) -> Type:
     return STRING
 
 
-_PARTS = {"hour": "", "minute": "", "second": "", "year": "", "quarter": "", "month": "", "day": "",
-          "dayofyear": "", "weekofyear": "", "dayofweek": ", 1 is Sunday"}  # fmt: skip
+_PARTS = {"minute": "", "second": "", "year": "", "quarter": "", "month": "", "day": "",
+          "dayofyear": "", "weekofyear": ""}  # fmt: skip
+_LOCAL_PARTS = {"hour": "", "dayofweek": ", 1 is Sunday", "weekday": ", 0 is Monday"}
 
 TIME_FUNCTIONS: Mapping[str, FunctionSignature] = {
     **{name: FunctionSignature(f"{name}(timestamp){more}", 1, 1, _part) for name, more in _PARTS.items()},
+    **{
+        name: FunctionSignature(f"{name}(timestamp) or {name}(timestamp, 'zone'){more}", 1, 2, _local_part)
+        for name, more in _LOCAL_PARTS.items()
+    },
     "date_trunc": FunctionSignature("date_trunc('hour', timestamp)", 2, 2, _date_trunc),
     "to_timestamp": FunctionSignature(
         "to_timestamp(text), (text, 'format') or (text, 'format', 'zone')", 1, 3, _to_timestamp

@@ -1,17 +1,20 @@
 """The access plan of a condition: the part that an index looks up, and the residual part that is then checked.
 
 A plan is one or more entries; an event matches the rule if it matches an entry. Each entry has an access (values that
-the event must have, one bound, or a leaf to scan by) and a residual condition, which is checked on the events that the
-access finds (the candidates). The *shape* of a residual is its tree without constants: residuals of one shape are
-checked together. The entries of a plan together are equivalent to the condition. The module knows neither events nor
-other rules.
+the event must have, literals, one bound, or a leaf to scan by) and a residual condition, which is checked on the events
+that the access finds (the candidates). The *shape* of a residual is its tree without constants: residuals of one shape
+are checked together. The entries of a plan together are equivalent to the condition. The module knows neither events
+nor other rules.
+
+A *witness* of a condition is a set of literals of which one must be in a text whenever the condition is true. That of
+an ``and`` is one of its parts', that of an ``or`` has those of all its parts; most other conditions have none.
 """
 
 from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,8 +27,11 @@ from rulecore.matching.predicates import (
     Predicate,
     PredicateKind,
     PredicateLowering,
+    TextLiteral,
+    TextPlace,
     combine,
     flatten,
+    leaves_of,
 )
 from streamcore.schema import Kind
 
@@ -42,6 +48,7 @@ class AccessPath(enum.StrEnum):
 
     EQUALITY_AND_BOUND = "equality and bound"
     EQUALITY = "equality"
+    LITERALS = "literals"
     BOUND = "bound"
     SCAN = "scan"
     ALL = "all events"
@@ -56,6 +63,9 @@ class IndexEntry:
     the entry up by ``bound``, which is one of them, or by the grid cells that the interval touches. ``scan``: the leaf
     that every event is checked with, only if there are neither key terms nor a bound. ``shape``: the shape of the
     residual, None if nothing is left to check; ``leaves``: its leaves, in the order of the shape.
+
+    ``node``: instead of a shape, the whole condition of an entry with conditions on texts. ``has_witness``: it is found
+    by literals.
     """
 
     key_terms: tuple[str, ...]
@@ -65,12 +75,16 @@ class IndexEntry:
     scan: Predicate | None
     shape: Shape | None
     leaves: tuple[Predicate, ...]
+    node: Node | None = None
+    has_witness: bool = False
 
     @property
     def access(self) -> AccessPath:
         """The path by which events find this entry."""
         if self.key_terms:
             return AccessPath.EQUALITY_AND_BOUND if self.bound else AccessPath.EQUALITY
+        if self.node is not None:
+            return AccessPath.LITERALS if self.has_witness else AccessPath.ALL
         if self.bound:
             return AccessPath.BOUND
         return AccessPath.SCAN if self.scan else AccessPath.ALL
@@ -90,29 +104,71 @@ class AccessPlan:
 
 
 def plan_access(where: Expr) -> AccessPlan:
-    """Return the plan of a condition."""
-    lowering = PredicateLowering()
+    """Return the plan of a condition. Literals are part of it only if they spare it from being tried on every event."""
+    by_literals = _plan(where, PredicateLowering(texts=True))
+    if not any(_needs_program(entry.leaves) for entry in by_literals.entries):
+        return by_literals
+    paths = {entry.access for entry in by_literals.entries}
+    if AccessPath.LITERALS in paths and paths.isdisjoint((AccessPath.SCAN, AccessPath.ALL)):
+        return by_literals
+    return _plan(where, PredicateLowering())
+
+
+def _plan(where: Expr, lowering: PredicateLowering) -> AccessPlan:
     nodes = flatten(lowering.node(where, negated=False), every=True)
-    entries = tuple(_plan_entry(conjunction, lowering.terms) for conjunction in _distribute(nodes))
+    conjunctions = _distribute(nodes, lowering)
+    entries = tuple(_plan_entry(conjunction, lowering) for conjunction in conjunctions)
     used = {n for e in entries for n in (*e.key_terms, *(x.term for x in (e.bound, e.scan, *e.leaves) if x))}
     return AccessPlan(entries, {name: lowering.terms[name] for name in sorted(used)})
 
 
-def _distribute(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
+def find_witness(
+    node: Node, terms: Mapping[str, Expr], weight: Callable[[str, TextLiteral], float]
+) -> tuple[float, tuple[tuple[str, TextLiteral], ...]] | None:
+    """Return the lightest witness of a node, as literals with their terms, and its weight; None without one."""
+    if isinstance(node, Predicate):
+        literals = () if node.inverted else text_literals(node, terms)
+        found = tuple((node.term, literal) for literal in literals or ())
+        return (sum(weight(*one) for one in found), found) if found else None
+    each = [find_witness(part, terms, weight) for part in node.nodes]
+    some = [one for one in each if one is not None]
+    if node.every:
+        return min(some, key=lambda one: one[0], default=None)
+    if len(some) < len(each):
+        return None
+    return sum(one[0] for one in some), tuple(dict.fromkeys(literal for one in some for literal in one[1]))
+
+
+def text_literals(leaf: Predicate, terms: Mapping[str, Expr]) -> tuple[TextLiteral, ...] | None:
+    """Return the literals of which a text must have one for the leaf's test; None if it is not such a test."""
+    if leaf.kind is PredicateKind.TEXT:
+        return leaf.literals
+    is_text = leaf.kind in _KEYS and terms[leaf.term].type.kind is Kind.STRING
+    if not is_text or not all(leaf.constants):
+        return None
+    return tuple(TextLiteral(str(value), TextPlace.WHOLE) for value in leaf.constants)
+
+
+def _distribute(nodes: Sequence[Node], lowering: PredicateLowering) -> list[tuple[Node, ...]]:
     """Return the conjunctions to plan.
 
     A conjunction without a value to look up becomes a disjunction of conjunctions, if there are few of them and each
-    has a value or a bound to look up.
+    has a value or a bound to look up. One with literals is found by them.
     """
-    if any(isinstance(n, Predicate) and n.kind in _KEYS for n in nodes):
+    if _by_literals(nodes, lowering):
+        return [tuple(nodes)]
+    if any(isinstance(n, Predicate) and n.kind in _KEYS and not n.inverted for n in nodes):
         return [tuple(nodes)]
     choice = next((n for n in nodes if isinstance(n, BooleanNode) and len(n.nodes) <= MAX_ENTRIES), None)
     if choice is None:
         return [tuple(nodes)]
     rest = tuple(n for n in nodes if n is not choice)
-    parts = [_distribute(flatten(combine(True, (*rest, n)), True)) for n in choice.nodes]
+    parts = [_distribute(flatten(combine(True, (*rest, n)), True), lowering) for n in choice.nodes]
     entries = [entry for part in parts for entry in part]
-    indexed = all(any(isinstance(n, Predicate) and n.kind in _INDEXED for n in e) for e in entries)
+    indexed = all(
+        any(isinstance(n, Predicate) and n.kind in _INDEXED and not n.inverted for n in e) or _by_literals(e, lowering)
+        for e in entries
+    )
     return entries if indexed and len(entries) <= MAX_ENTRIES else [tuple(nodes)]
 
 
@@ -121,10 +177,31 @@ _BOUNDS: Final = frozenset({PredicateKind.LOWER, PredicateKind.UPPER})
 _INDEXED: Final = _KEYS | _BOUNDS
 
 
-def _plan_entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> IndexEntry:
+def _by_literals(nodes: Sequence[Node], lowering: PredicateLowering) -> bool:
+    """Return whether a part of a conjunction is about texts and has a witness."""
+    if not lowering.texts:
+        return False
+    return any(_has_text([node]) and find_witness(node, lowering.terms, lambda *_: 0.0) for node in nodes)
+
+
+def _has_text(nodes: Iterable[Node]) -> bool:
+    return any(leaf.kind is PredicateKind.TEXT for node in nodes for leaf in leaves_of(node))
+
+
+def _needs_program(nodes: Iterable[Node]) -> bool:
+    """Return whether only ``rulecore.matching.text_index`` can check the nodes."""
+    leaves = (leaf for node in nodes for leaf in leaves_of(node))
+    return any(leaf.kind is PredicateKind.TEXT or leaf.inverted for leaf in leaves)
+
+
+def _plan_entry(nodes: Sequence[Node], lowering: PredicateLowering) -> IndexEntry:
     """Return the entry of a conjunction."""
-    leaves = [n for n in nodes if isinstance(n, Predicate)]
+    terms = lowering.terms
+    leaves = [n for n in nodes if isinstance(n, Predicate) and not n.inverted]
     keys = _choose_keys(leaves, terms)
+    if _needs_program(nodes):
+        by_literals = _by_literals(nodes, lowering)
+        return _plan_program(nodes, [] if by_literals else keys, by_literals=by_literals)
     bound = _choose_bound(leaves, terms)
     interval = _find_interval(leaves, bound)
     scan = None
@@ -140,6 +217,22 @@ def _plan_entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> IndexEntry:
         scan=scan,
         shape=shape,
         leaves=residual,
+    )
+
+
+def _plan_program(nodes: Sequence[Node], keys: Sequence[Predicate], *, by_literals: bool) -> IndexEntry:
+    """Return the entry of a conjunction that is found by keys or by literals and checked by a program."""
+    node = combine(True, nodes)
+    return IndexEntry(
+        key_terms=tuple(leaf.term for leaf in keys),
+        keys=tuple(itertools.product(*(leaf.constants for leaf in keys))),
+        bound=None,
+        interval=None,
+        scan=None,
+        shape=None,
+        leaves=tuple(leaves_of(node)),
+        node=node,
+        has_witness=by_literals,
     )
 
 

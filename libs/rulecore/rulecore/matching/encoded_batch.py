@@ -7,6 +7,7 @@ in ``broken``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -16,6 +17,7 @@ import polars as pl
 from rulecore import language as lang
 from rulecore.language import Expr
 from rulecore.language.columnar.compiler import to_polars
+from rulecore.matching.candidate_patterns import PatternSearch, compile_pattern
 from rulecore.matching.index import NO_ID, NULL_ID, NULL_RANK, ConstantPool, Index, Ints, parse_grid_cell_name
 
 Bools = npt.NDArray[np.bool_]
@@ -31,6 +33,7 @@ class CompiledTerms:
         self._terms = terms
         self._polars: dict[str, pl.Expr] = {}
         self._columns: dict[str, frozenset[str]] = {}
+        self._patterns: dict[str, PatternSearch | None] = {}
 
     def polars(self, name: str) -> pl.Expr:
         """Return the Polars expression of a term; raise whatever compiling it raises."""
@@ -44,10 +47,26 @@ class CompiledTerms:
             self._columns[name] = lang.columns(self._terms[name])
         return self._columns[name]
 
+    def pattern(self, name: str) -> PatternSearch | None:
+        """Return the search of a condition that is a pattern of one text; None for other conditions."""
+        if name not in self._patterns:
+            self._patterns[name] = compile_pattern(self._terms[name])
+        return self._patterns[name]
+
     def column(self, name: str) -> str | None:
         """Return the name of the column if the term is one, None for a computed term."""
         expr = self._terms[name]
         return expr.name if isinstance(expr, lang.ColumnRef) else None
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """Texts in UTF-8: that of row i is ``data[begins[i]:ends[i]]``, empty for NULL. ``ascii``: whether all of it is."""
+
+    data: npt.NDArray[np.uint8]
+    begins: Ints
+    ends: Ints
+    ascii: bool
 
 
 class EncodedBatch:
@@ -89,6 +108,34 @@ class EncodedBatch:
             self._nulls[term] = self._values(term).is_null().to_numpy()
         return self._nulls[term]
 
+    def text(self, term: str, folded: str | None, first: int, rows: int) -> TextColumn:
+        """Return the texts of a term in some rows.
+
+        ``folded``: the column of which the term is the lower case, if it is; texts of ASCII are then the column's own.
+        """
+        if folded in self._events.columns:
+            column = self._text(self._events[folded][first : first + rows])
+            if column.ascii:
+                return column
+        return self._text(self._values(term)[first : first + rows])
+
+    @staticmethod
+    def _text(values: pl.Series) -> TextColumn:
+        rows = len(values)
+        if values.dtype != pl.String:  # a term that raises
+            nothing = np.zeros(rows, np.int64)
+            return TextColumn(np.zeros(0, np.uint8), nothing, nothing, ascii=True)
+        column = values.to_arrow(compat_level=pl.CompatLevel.oldest())
+        _, offsets, content = column.buffers()
+        places = np.frombuffer(offsets, np.int64, rows + 1, 8 * column.offset).copy()
+        data = np.frombuffer(content, np.uint8) if content else np.zeros(0, np.uint8)
+        begins, ends = places[:-1].copy(), places[1:].copy()
+        if column.null_count:
+            empty = values.is_null().to_numpy()
+            ends[empty] = begins[empty]
+        used = data[places[0] : places[-1]]
+        return TextColumn(data, begins, ends, ascii=not len(used) or int(used.max()) < 0x80)
+
     def member(self, term: str, ids: Ints, lists: Ints) -> Bools:
         """Return whether the value with id ``ids[i]`` is in the list with number ``lists[i]``."""
         known = self._index.terms.members[term]
@@ -107,13 +154,32 @@ class EncodedBatch:
         for start, end in pairwise(edges):
             candidates = order[start:end]
             number = int(numbers[candidates[0]])
-            if number in self._truth or len(candidates) * _FEW >= self.height:
+            pattern = self._expressions.pattern(self._index.opaque[number])
+            if number in self._truth:
+                result[candidates] = self._truth[number][rows[candidates]]
+            elif pattern is not None and len(candidates) <= max(_SMALL, self.height // _FEW):
+                candidates = self._search(pattern, candidates, rows, result)
+                if len(candidates):
+                    rare.append(candidates)
+            elif len(candidates) * _FEW >= self.height:
                 result[candidates] = self._truth_of_all_rows(number)[rows[candidates]]
             else:
                 rare.append(candidates)
         for batch in self._batches(rare):
             self._evaluate_candidates(batch, rows, numbers, result)
         return result
+
+    def _search(self, pattern: PatternSearch, candidates: Ints, rows: Ints, result: Bools) -> Ints:
+        """Write the results of a pattern into ``result``; return the candidates of which the pattern cannot say."""
+        try:
+            wanted, place = np.unique(rows[candidates], return_inverse=True)
+            texts = pattern.texts(self._events, wanted)
+        except (Exception, pl.exceptions.PanicException):
+            return candidates  # Polars finds and reports the fault
+        found = np.array([pattern.search(text) for text in texts], np.int64)[place]
+        result[candidates] = found == 1
+        unsure: Ints = candidates[found < 0]
+        return unsure
 
     def prepare(self, numbers: Sequence[int]) -> None:
         """Evaluate opaque conditions on all rows, many in one call of Polars, and cache the results."""

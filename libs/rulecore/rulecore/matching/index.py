@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from rulecore.language.types import Value
 from rulecore.matching.access_plan import Shape
-from rulecore.matching.predicates import Predicate, PredicateKind
+from rulecore.matching.predicates import Predicate, PredicateKind, TextLiteral
 
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
@@ -163,11 +163,34 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
+class TextConditions:
+    """The conditions of entries on texts, as programs (``rulecore.matching.text_index`` runs them).
+
+    ``entries``: the entry of each. ``program``: rows of an operation and two numbers; ``program_at``: where that of
+    each condition starts, and the end. ``literals``: the numbered tests, each with its term; ``lists``: numbers of
+    tests, to which the operations refer. ``witnesses``: for each condition, the tests of which one must be true, None
+    if it is found by values. ``outside``: the leaves that other parts of the index decide, with the number of the
+    constant.
+    ``missing``: the terms of which programs ask whether they are NULL.
+    """
+
+    entries: Ints
+    program: tuple[tuple[int, int, int], ...]
+    program_at: tuple[int, ...]
+    literals: tuple[tuple[str, TextLiteral], ...]
+    lists: tuple[int, ...]
+    witnesses: tuple[tuple[int, ...] | None, ...]
+    outside: tuple[tuple[Predicate, int], ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Index:
     """The index. ``rule``, ``residual`` and ``residual_row`` hold one number per entry.
 
-    ``residual``: the index in ``residuals``, -1 if nothing is left to check; ``residual_row``: the row there.
-    ``opaque``: the names of the opaque conditions, by number.
+    ``residual``: the index in ``residuals``, -1 if nothing is left to check, -2 if ``texts`` checks it;
+    ``residual_row``: the row there, or the number of the condition in ``texts``. ``opaque``: the names of the opaque
+    conditions, by number. ``texts``: the conditions on texts, None without any.
     """
 
     terms: ConstantPool
@@ -179,3 +202,4 @@ class Index:
     rule: Ints
     residual: Ints
     residual_row: Ints
+    texts: TextConditions | None = None

@@ -12,24 +12,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rulecore.language import Expr
 from rulecore.language.types import Value
 from rulecore.matching.access_plan import IndexEntry, Shape
 from rulecore.matching.index import ConstantPool, Group, Index, Ints, KeyCombination, Residual, Table, grid_cell_name
 from rulecore.matching.predicates import Predicate, PredicateKind
+from rulecore.matching.text_programs import write_programs
+from streamcore.schema import Kind
 
 #: Fewest intervals of one term, with equal key terms, for which a grid pays off despite its lookups on every level.
 _GRID_INTERVALS = 32
+TEXT_RESIDUAL = -2
 _DIRECT = 16_384  # most combinations of a dense ``KeyCombination``
 
 
-def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[np.int64] | type[np.float64]]) -> Index:
-    """Return the index of the plans, one per rule. ``kinds``: the number type of each term that has bounds."""
+def build_index(plans: Iterable[Sequence[IndexEntry]], expressions: Mapping[str, Expr]) -> Index:
+    """Return the index of the plans, one per rule. ``expressions``: that of each term."""
     rules: list[int] = []
     entries: list[IndexEntry] = []
     for rule, plan in enumerate(plans):
         entries += plan
         rules += [rule] * len(plan)
     terms = ConstantPool()
+    kinds = {n: np.float64 if e.type.kind is Kind.DOUBLE else np.int64 for n, e in expressions.items()}
     _collect_bounds(entries, terms, kinds)
     opaque: dict[str, int] = {}
     grouped: dict[tuple[str, ...], list[_KeyedEntry]] = defaultdict(list)
@@ -38,12 +43,16 @@ def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[
     for number, entry in enumerate(entries):
         if entry.scan is not None:
             scans[entry.scan].append(number)
-        elif not entry.key_terms and entry.bound is None:
+        elif not entry.key_terms and entry.bound is None and entry.node is None:
             everything.append(number)
     for key_terms, keyed in _keyed_entries(entries, terms):
         grouped[key_terms].append(keyed)
     groups = tuple(_build_group(key_terms, keyed, terms) for key_terms, keyed in sorted(grouped.items()))
     residuals, residual, residual_row = _build_residuals(entries, terms, opaque)
+    texts = write_programs(entries, expressions, lambda leaf: int(_constant_numbers((leaf,), terms, opaque)[0]))
+    if texts is not None:
+        residual[texts.entries] = TEXT_RESIDUAL
+        residual_row[texts.entries] = np.arange(len(texts.entries))
     scanned = tuple((leaf, _number(leaf, terms, opaque), np.array(n, np.int64)) for leaf, n in scans.items())
     terms.finish()
     return Index(
@@ -56,6 +65,7 @@ def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[
         rule=np.array(rules, np.int64),
         residual=residual,
         residual_row=residual_row,
+        texts=texts,
     )
 
 

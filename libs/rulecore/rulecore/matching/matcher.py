@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,12 @@ from rulecore.language import Expr
 from rulecore.matching.access_plan import AccessPath, AccessPlan, Shape
 from rulecore.matching.encoded_batch import CompiledTerms, EncodedBatch
 from rulecore.matching.index import NULL_ID, NULL_RANK, Group, Index, Ints, Residual, Table
-from rulecore.matching.index_builder import build_index
+from rulecore.matching.index_builder import TEXT_RESIDUAL, build_index
 from rulecore.matching.predicates import PredicateKind
 from streamcore.columnar.grouping import sorted_distinct
-from streamcore.schema import Kind
+
+if TYPE_CHECKING:
+    from rulecore.matching.text_index import TextIndex
 
 Bools = npt.NDArray[np.bool_]
 _CHUNK_PAIRS = 2_000_000  # most candidates in memory at once
@@ -72,8 +74,12 @@ class EventMatcher(Generic[R]):
         for plan in plans:
             terms.update(plan.terms)
         self._expressions = CompiledTerms(terms)
-        numbers = {n: np.float64 if e.type.kind is Kind.DOUBLE else np.int64 for n, e in terms.items()}
-        self._index = build_index([plan.entries for plan in plans], numbers)
+        self._index = build_index([plan.entries for plan in plans], terms)
+        self._texts: TextIndex | None = None
+        if self._index.texts is not None:
+            from rulecore.matching.text_index import TextIndex  # with its compiler, by the process that matches
+
+            self._texts = TextIndex(self._index.texts, terms.__getitem__)
 
     def access_paths(self) -> Mapping[AccessPath, int]:
         """Return how many entries are found by which path."""
@@ -85,7 +91,7 @@ class EventMatcher(Generic[R]):
         if not events.height or not self.rules:
             return EventMatches(np.zeros(0, np.uint32), np.zeros(0, np.uint32))
         batch = EncodedBatch(events, self._expressions, self._index)
-        run = _BatchMatch(self._index, batch, np.zeros(len(self.rules), np.int64))
+        run = _BatchMatch(self._index, batch, np.zeros(len(self.rules), np.int64), self._texts)
         rows, rules = run.pairs()
         failed = self._failed_rules(batch.broken) if batch.broken else {}
         if failed:
@@ -116,10 +122,14 @@ class _BatchMatch:
     index: Index
     batch: EncodedBatch
     cost: npt.NDArray[np.int64]
+    texts: TextIndex | None
 
     def pairs(self) -> tuple[Ints, Ints]:
         """Return the matching rows and rules, in no order and with duplicates."""
-        pairs = [pair for rows, entries in self.candidates() for pair in self.check_residuals(rows, entries)]
+        asked = list[tuple[Ints, Ints]]()
+        pairs = [pair for rows, entries in self.candidates() for pair in self.check_residuals(rows, entries, asked)]
+        if self.texts is not None:
+            pairs += self.true_texts(self.texts, asked)
         if not pairs:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return np.concatenate([r for r, _ in pairs]), self.index.rule[np.concatenate([e for _, e in pairs])]
@@ -171,10 +181,25 @@ class _BatchMatch:
         nonempty = high > low
         yield from _expand(rows[nonempty], low[nonempty], high[nonempty], table.entries)
 
-    def check_residuals(self, rows: Ints, entries: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Yield the candidates whose residual condition is true, and add them all to the cost of their rules."""
-        self.cost[:] += np.bincount(self.index.rule[entries], minlength=len(self.cost))
+    def true_texts(self, texts: TextIndex, asked: Sequence[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the pairs of a row and an entry with conditions on texts that are true, and add to the cost."""
+        nothing = np.zeros(0, np.int64)
+        rows = np.concatenate([nothing, *(rows for rows, _ in asked)])
+        entries = np.concatenate([nothing, *(entries for _, entries in asked)])
+        cost = np.zeros(len(self.index.rule), np.int64)
+        yield from texts.true_entries(self.batch, rows, self.index.residual_row[entries], self.leaf, cost)
+        self.cost[:] += np.bincount(self.index.rule, cost, len(self.cost)).astype(np.int64)
+
+    def check_residuals(self, rows: Ints, entries: Ints, asked: list[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the candidates whose residual condition is true, and add them all to the cost of their rules.
+
+        ``asked``: gets the candidates with conditions on texts.
+        """
         kinds = self.index.residual[entries]
+        if self.texts is not None and (on_texts := kinds == TEXT_RESIDUAL).any():
+            asked.append((rows[on_texts], entries[on_texts]))
+            rows, entries, kinds = rows[~on_texts], entries[~on_texts], kinds[~on_texts]
+        self.cost[:] += np.bincount(self.index.rule[entries], minlength=len(self.cost))
         order = np.argsort(kinds, kind="stable")
         rows, entries, kinds = rows[order], entries[order], kinds[order]
         edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]

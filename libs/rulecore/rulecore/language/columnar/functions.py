@@ -12,6 +12,7 @@ from rulecore.language.cidr import in_network, read_network
 from rulecore.language.columnar import conversions
 from rulecore.language.columnar import timestamps as moments
 from rulecore.language.columnar.casts import cast
+from rulecore.language.columnar.measures import MEASURES
 from rulecore.language.columnar.operators import (
     ComputedOperand,
     absolute,
@@ -185,6 +186,12 @@ def _extract(expr: Call, operands: Operands) -> pl.Expr:
     return operands[0].expr.str.extract(str(_constant(expr, 1)), _int(expr, 2, 1))
 
 
+def _local(expr: Call, operands: Operands) -> pl.Expr:
+    """Return the time, or its local time in the zone that is the second argument."""
+    zone = str(_constant(expr, 1, "UTC"))
+    return operands[0].expr if zone == "UTC" else moments.to_local(operands[0], zone)
+
+
 def _to_timestamp(expr: Call, operands: Operands) -> pl.Expr:
     return moments.to_timestamp(operands[0], str(_constant(expr, 1, ISO)), str(_constant(expr, 2, "UTC")))
 
@@ -262,9 +269,10 @@ _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "least": _extreme,
     "coalesce": _coalesce,
     "nullif": _nullif,
-    "hour": lambda _, o: o[0].expr % _DAY_MS // _HOUR_MS,
+    "hour": lambda e, o: _local(e, o) % _DAY_MS // _HOUR_MS,
     "minute": lambda _, o: o[0].expr % _HOUR_MS // _MINUTE_MS,
-    "dayofweek": lambda _, o: (o[0].expr // _DAY_MS + 4) % 7 + 1,
+    "dayofweek": lambda e, o: (_local(e, o) // _DAY_MS + 4) % 7 + 1,
+    "weekday": lambda e, o: (_local(e, o) // _DAY_MS + 3) % 7,
     "date_trunc": _date_trunc,
     "regexp_extract": _extract,
     "to_long": lambda _, o: conversions.to_long(o[0]),
@@ -292,4 +300,5 @@ _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "cast": cast,
     "try_cast": cast,
     **TEXT_CALLS,
+    **MEASURES,
 }

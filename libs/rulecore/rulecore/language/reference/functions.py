@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rulecore.language.ast import Call
 from rulecore.language.reference.arrays import ARRAY_FUNCTIONS, CONSTRUCTORS
+from rulecore.language.reference.measures import MEASURES
 from rulecore.language.reference.texts import TEXT_FUNCTIONS, TEXTS_WITH_NULLS
 from rulecore.language.reference.values import (
     EPOCH,
@@ -303,6 +304,12 @@ def _utc_to_local(ms: int, zone: str) -> int | None:
     return ms if offset is None else ms + offset // timedelta(milliseconds=1)
 
 
+def _in_zone(ms: int, zone: str, part: Callable[[int], int]) -> int | None:
+    """Return a part of the local time of a zone, with the limits of ``from_utc_timestamp``."""
+    local = ms if zone == "UTC" else _utc_to_local(ms, zone)
+    return None if local is None else part(local)
+
+
 def _part(expr: Call, ms: int) -> Value:
     moment = to_datetime(ms)
     if moment is None:
@@ -374,9 +381,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ln": lambda _, value: _ln(double(value)),
     "exp": lambda _, value: _exp(double(value)),
     "power": lambda _, base, exponent: _power(double(base), double(exponent)),
-    "hour": lambda _, ms: ms // 3_600_000 % 24,
+    "hour": lambda _, ms, zone="UTC": _in_zone(ms, zone, lambda local: local // 3_600_000 % 24),
     "minute": lambda _, ms: ms // 60_000 % 60,
-    "dayofweek": lambda _, ms: (ms // _DAY_MS + 4) % 7 + 1,
+    "dayofweek": lambda _, ms, zone="UTC": _in_zone(ms, zone, lambda local: (local // _DAY_MS + 4) % 7 + 1),
     "date_trunc": _date_trunc,
     "regexp_extract": _extract,
     "regexp_replace": _regexp_replace,
@@ -394,5 +401,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys((f"unix_{unit}" for unit in _UNITS_PER_SECOND), _to_number),
     "date_format": _format_time,
     "from_unixtime": _from_unixtime,
+    "weekday": lambda _, ms, zone="UTC": _in_zone(ms, zone, lambda local: (local // _DAY_MS + 3) % 7),
     **TEXT_FUNCTIONS,
+    **MEASURES,
 }

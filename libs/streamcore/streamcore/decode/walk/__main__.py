@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamcore.decode.walk import arrays, batch, code_folder, compiler, elements, prefixes
 from streamcore.decode.walk.binary import decoder
+from streamcore.decode.walk.literals import automaton, conditions
 
 
 def main() -> None:
@@ -13,6 +14,8 @@ def main() -> None:
     assert arrays.find_repeated is not None
     assert prefixes.find_prefix is not None
     assert decoder.BinaryWalk is not None
+    assert automaton.find_literals is not None
+    assert conditions.try_conditions is not None
     code_folder.remove_others()
     made = ", ".join(compiler.compiled_here)
     print(f"{code_folder.folder()}: " + (f"compiled {made}" if made else "nothing to compile"))  # noqa: T201
