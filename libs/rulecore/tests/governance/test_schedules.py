@@ -137,11 +137,17 @@ def run_schedule(seed: int, reached: Counter[str] | None = None) -> None:
     policy = ADMIN.policy(tags=["gov"], approvals=oracle.approvals, emergency_hours=oracle.hours)
     rules, _ = _start(policy)
     clock = NOW
+
+    def count(answers: Sequence[RuleStatus]) -> None:
+        if reached is not None:
+            reached.update(f"{one.subject} {one.status}" for one in answers)
+
     sent: list[ControlRecord] = []
     for _ in range(dice.randint(4, 14)):
         if dice.random() < 0.2:
             clock += dice.choice((1, HOUR, 12 * HOUR, 24 * HOUR))
-            rules, _ = rules.at_time(clock)
+            rules, ended = rules.at_time(clock)
+            count(ended)
             oracle.judge(rules, clock)
         name = dice.choice(_RULES)
         held = [c.rule.version for p, c in rules.rules.items() if p.rule == name]
@@ -156,10 +162,12 @@ def run_schedule(seed: int, reached: Counter[str] | None = None) -> None:
         rules, answers = rules.apply([record], clock)
         oracle.begun(answers)
         oracle.judge(rules, clock, answers)
+        count(answers)
         if reached is not None:
-            reached.update(f"{one.subject} {one.status}" for one in answers)
             reached["alone"] += any(not one.over for one in rules.governance.emergencies.values())
-    oracle.judge(rules.at_time(clock + 24 * HOUR)[0], clock + 24 * HOUR)
+    rules, ended = rules.at_time(clock + 24 * HOUR)
+    count(ended)
+    oracle.judge(rules, clock + 24 * HOUR)
 
 
 def run_schedules(seeds: range, reached: Counter[str] | None = None) -> None:
