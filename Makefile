@@ -110,6 +110,7 @@ CHANGES ?= 300
 RELEASE ?= 1000
 CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
+APPROVAL_SCHEDULES ?= 1000000
 PATTERNS ?= 10000
 # Of each of four streams, for each of three odds of damage: a million documents.
 JSON_RECORDS ?= 84000
@@ -119,7 +120,7 @@ LAB_MINUTES ?= 60
 LAB_SEED ?= $(shell date +%Y%m%d)
 DAMAGED_FILES ?= 300
 NIGHTLY := nightly-properties nightly-language nightly-decoders nightly-patterns nightly-simulation nightly-owners \
-	nightly-damaged nightly-transcripts nightly-changes nightly-lab
+	nightly-damaged nightly-approvals nightly-transcripts nightly-changes nightly-lab
 .PHONY: nightly $(NIGHTLY)
 nightly: setup ## the long forms, one after the other, whichever fails: index against naive, schedules, changes under load
 	@$(MAKE) --no-print-directory --keep-going --jobs=1 $(NIGHTLY)
@@ -128,6 +129,9 @@ $(NIGHTLY): setup
 nightly-properties:
 	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "hypothesis and not spark and not kafka" --timeout 3600 \
 		libs services cli/tests $(ARGS)
+nightly-approvals:
+	@HEADGATE_APPROVAL_SCHEDULES=$(APPROVAL_SCHEDULES) $(VENV)/python -m pytest -n $(WORKERS) --timeout 86400 \
+		libs/rulecore/tests/governance/test_schedules.py $(ARGS)
 nightly-language:
 	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) \
 		HEADGATE_SEED=$(LAB_SEED) $(VENV)/python -m pytest -s --timeout 7200 \

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal  # a JSON schema is made of anything
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
+from headgate.web.access.settings import AccessSettings
 from headgate_etl.settings import EtlSettings
 from headgate_operator.resources import StreamAppSpec
 from headgate_operator.resources.base import FreeObject
@@ -140,6 +141,26 @@ class Toolbox(_Values):
     resources: Resources = Field(description="Resources of the toolbox.")
 
 
+class ConsoleIngress(_Values):
+    enabled: bool = Field(description="Whether an Ingress for the host of `access.public_address` is installed.")
+    class_name: str = Field(description="Class of the Ingress; empty for the cluster's default.")
+    annotations: Text = Field(description="Annotations of the Ingress.")
+    tls_secret: NameOrNone = Field(description="Name of a Secret with the certificate; empty for none.")
+
+
+class Console(_Values):
+    enabled: bool = Field(description="Whether the console of the rules apps is installed.")
+    access: AccessSettings | None = Field(default=None, description="Who may what; needed when enabled is true.")
+    secret: NameOrNone = Field(description="Name of a Secret with its files, in /etc/headgate/console-secret.")
+    signing_key: Annotated[str, Field(pattern=r"^([A-Za-z0-9._-]+)?$")] = Field(
+        description="Key of that Secret with which the console signs; empty for none."
+    )
+    files: Text = Field(description="Stream files by name, in place of the shipped ones.")
+    ingress: ConsoleIngress = Field(description="Way in from outside.")
+    from_: list[FreeObject] = Field(alias="from", description="Peers that may reach it; empty for all.")
+    resources: Resources = Field(description="Resources of the console.")
+
+
 class Test(_Values):
     wait: Seconds = Field(description="Seconds that `helm test` waits for each step.")
 
@@ -216,6 +237,7 @@ class Values(_Values):
     )
     apps: FreeObject = Field(description="Apps by name; an app with the name of a service is of that service.")
     toolbox: Toolbox = Field(description="Pod with the command `headgate`.")
+    console: Console = Field(description="Console of the rules apps, in a browser and for programs.")
     test: Test = Field(description="`helm test`: a probe of each rules app.")
     network_policy: NetworkPolicy = Field(description="Network policies.")
     monitoring: Monitoring = Field(description="Metrics, alerts and dashboard for Prometheus and Grafana.")

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from headgate.web.access.guard import HEALTH_PATH
+from headgate.web.settings import ConsoleSettings
 from headgate_operator import rbac
 from headgate_operator.pods.image import SECRET_FOLDER
 from headgate_operator.resources import StreamAppSpec
@@ -17,6 +19,7 @@ from streamcore.kafka.settings import KafkaSettings
 from tests.harness.servers.chart import (
     CASES,
     CHART,
+    CONSOLE,
     EVERYTHING,
     OWN_SERVERS,
     Manifest,
@@ -92,7 +95,9 @@ def test_pods_that_use_kafka_mount_the_secret_that_the_values_name(made: list[Ma
     named = {app["spec"].get("secret") for app in select_kind(made, "StreamApp").values()} - {None, ""}
     for name, pod in pod_specs(made).items():
         mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
-        assert mounted == (named if "-test-" in name or name.endswith("-toolbox") else set()), name
+        own = {"console-files"} if name.endswith("-console") else set()
+        logs_in = "-test-" in name or name.endswith(("-toolbox", "-console"))
+        assert mounted == (named if logs_in else set()) | own, name
 
 
 _ENV = [{"name": "KAFKA_KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "kafka"}}}]
@@ -128,6 +133,43 @@ def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
     login_settings = json.loads(select_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
     assert login_settings == app["spec"]["config"]["kafka"]
     assert KafkaSettings(**login_settings).password_file == Path(SECRET_FOLDER) / "kafka"
+
+
+def test_the_console_starts_from_the_settings_of_the_chart() -> None:
+    made = render_manifests(EVERYTHING)
+    document = yaml.safe_load(select_kind(made, "ConfigMap")["demo-headgate-console"]["data"]["console.yaml"])
+    settings = ConsoleSettings.model_validate(document)
+    assert [app.name for app in settings.apps] == ["rules"]
+    assert (settings.host, settings.port) == ("0.0.0.0", 8808)
+    assert settings.access is not None
+    pod = select_kind(made, "Deployment")["demo-headgate-console"]["spec"]["template"]["spec"]
+    mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert settings.access.login is not None
+    for file in (settings.signing_key, settings.access.login.client_secret_file):
+        assert file is not None
+        assert str(file.parent) in mounts
+    assert str(settings.apps[0].streams) in mounts
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert pod["containers"][0][probe]["httpGet"] == {"path": HEALTH_PATH, "port": "http"}
+    service = select_kind(made, "Service")["demo-headgate-console"]["spec"]
+    labels = select_kind(made, "Deployment")["demo-headgate-console"]["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
+    (rule,) = select_kind(made, "Ingress")["demo-headgate-console"]["spec"]["rules"]
+    assert f"https://{rule['host']}" == settings.access.public_address
+    assert not [one for one in render_manifests() if "console" in one["metadata"]["name"]]
+
+
+@pytest.mark.parametrize(
+    ("console", "message"),
+    [
+        ({"enabled": True}, "console.access"),
+        ({"enabled": True, "access": {"public_address": "https://x.org", "grants": []}}, "grants"),
+        ({"enabled": True, "access": {**CONSOLE["access"], "anonymous": True}}, "anonymous"),
+    ],
+)
+def test_a_console_without_a_login_is_refused(console: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        template({"console": console})
 
 
 def test_a_probe_logs_in_with_the_login_of_its_app() -> None:

@@ -13,7 +13,7 @@ import polars as pl
 
 from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.columnar.polars_types import polars_type
-from streamcore.schema import Field, Kind, StreamSchema
+from streamcore.schema import Field, Kind, StreamSchema, TimeUnit
 from streamcore.schema.record_places import KAFKA
 from streamcore.timestamps import MAX_MS, load_zone
 
@@ -83,7 +83,7 @@ def _convert_column(
         case Kind.DECIMAL:
             return _decimal(column, found, field)
         case Kind.TIMESTAMP:
-            return _time(column, found, zone)
+            return _time(field, column, found, zone)
     return pl.lit(None), column.is_null()
 
 
@@ -113,7 +113,9 @@ def _decimal(column: pl.Expr, found: pl.DataType, field: Field) -> tuple[pl.Expr
     return pl.lit(None), column.is_null()
 
 
-def _time(column: pl.Expr, found: pl.DataType, zone: ZoneInfo) -> tuple[pl.Expr, pl.Expr]:
+def _time(field: Field, column: pl.Expr, found: pl.DataType, zone: ZoneInfo) -> tuple[pl.Expr, pl.Expr]:
+    if field.pattern or (field.unit is not TimeUnit.MILLISECONDS and found.is_integer()):
+        return pl.lit(None), column.is_null()
     if found.is_integer():
         value = column.cast(pl.Int64, strict=False)
     elif isinstance(found, pl.Datetime) and found.time_zone is not None:

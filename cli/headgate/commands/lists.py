@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import target_option
+from headgate.rules.options import server_option, target_option
+
+if TYPE_CHECKING:
+    from headgate.rules.remote import RemoteApp
 
 _HEAD = ("LIST", "VERSION", "OWNER", "OF", "VALUE", "ENTRIES", "EXPIRES")
 
@@ -72,14 +76,19 @@ def _render_response(name: str, version: int, status: str | None, reason: str | 
 
 @command.command(name="list")
 @target_option
+@server_option
 @output_option
-def list_(login: KafkaLogin, app: str, output: Output) -> None:
+def list_(login: KafkaLogin, app: str, server: RemoteApp | None, output: Output) -> None:
     """Show the lists that were published to an app; reads only its control topic."""
     from headgate.rules.history import read_history
     from headgate.rules.publish import AppTopics, require_app
     from headgate.rules.render import as_json, as_table
     from rulecore.documents.scalars import render_time
 
+    if server is not None:
+        found = server.list_rows()
+        emit(output, as_json(_HEAD, found), as_table(_HEAD, found))
+        return
     kafka, topics = login.settings("headgate-lists"), AppTopics(app)
     require_app(kafka, topics)
     rows = []

@@ -1,14 +1,16 @@
-"""``headgate topics``: creates topics and shows records, for machines without Kafka's own tools."""
+"""``headgate topics``: creates topics, sends lines and shows records, for machines without Kafka's own tools."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from headgate.console.output import Output, emit, output_option
+from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class _Topic(click.ParamType["tuple[str, int]"]):
 
 @click.group(name="topics")
 def command() -> None:
-    """Create event topics and show records."""
+    """Create topics, send lines of files to them, and show records."""
 
 
 @command.command()
@@ -55,6 +57,54 @@ def create(topics: tuple[tuple[str, int], ...], wait: float, login: KafkaLogin, 
 
 @command.command()
 @click.argument("topic")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--skip-first", is_flag=True, help="Leave out the first line of each file, such as the names of CSV.")
+@click.option(
+    "--key-separator",
+    help="What is before the first one in a line is the record's key, what is behind it the value; a line that ends "
+    "with it is a record without a value, which deletes its key from a table.",
+)
+@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Of a topic that is created.")
+@login_option
+@output_option
+def send(
+    topic: str,
+    files: tuple[Path, ...],
+    skip_first: bool,
+    key_separator: str | None,
+    partitions: int,
+    login: KafkaLogin,
+    output: Output,
+) -> None:
+    """Send each line of FILES to TOPIC as a record, as it is: CSV, logs, JSON lines. Empty lines are left out."""
+    from headgate.records.replay import KafkaSink, ensure_topic
+
+    kafka = login.settings("headgate-topics")
+    ensure_topic(kafka, topic, partitions)
+    sink, sent = KafkaSink(kafka, topic), 0
+    for file in files:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines):
+                value = line.rstrip(b"\r\n")
+                if value and not (skip_first and number == 0):
+                    sink.send_record(*_divide(value, key_separator, f"{file}:{number + 1}"))
+                    sent += 1
+    sink.flush_all()
+    emit(output, {"topic": topic, "sent": sent}, f"{topic}: sent {sent:,} records")
+
+
+def _divide(line: bytes, separator: str | None, place: str) -> tuple[bytes | None, bytes | None]:
+    """Return the value and the key of a line."""
+    if separator is None:
+        return line, None
+    key, found, value = line.partition(separator.encode())
+    if not found:
+        raise InputError(f"{place}: the line has no {separator!r} behind a key")
+    return value or None, key
+
+
+@command.command()
+@click.argument("topic")
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Show at most this many records.")
 @click.option(
     "--wait", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to wait for further records."
@@ -73,6 +123,8 @@ def show(topic: str, count: int, wait: float, login: KafkaLogin) -> int:
         shown += 1
         if shown == count:
             break
+    if not shown:
+        click.echo(f"{topic}: no committed record within {wait:g} s", err=True)
     return 0 if shown else 1
 
 

@@ -274,7 +274,11 @@ class RepairedDocument:
         return {str(path[-1]) for path in self.changed if len(path) > 1 and path[-2] in _DECLARING}
 
     def explains(self, path: PathKey) -> bool:
-        """Whether a fault there is a consequence of a changed entry: one inside it; of a test, the name of a route."""
+        """Whether a fault there is a consequence of a changed entry: in a stand-in, around it; of a test, a route's
+        name.
+        """
+        if path in self.stand_ins:
+            return True
         if path[:1] == ("tests",) and any(p[0] == "routes" and p[-1] == "name" for p in self.changed):
             return True
         return any(len(path) < len(changed) and changed[: len(path)] == path for changed in self.changed)

@@ -23,34 +23,41 @@ def read_lists(files: Mapping[str, Path], document: Mapping[str, Any]) -> list[t
 
     ``InputError`` for a list that the settings do not have, or a file that has no entries.
     """
-    return [
-        record for name, file in files.items() for record in to_records(name, _read(file), document, f"--list {name}")
-    ]
+    records = list[tuple[str, bytes]]()
+    for name, file in files.items():
+        entries, of_networks = _read(file)
+        records += to_records(name, entries, document, f"--list {name}", of_networks=of_networks)
+    return records
 
 
-def _read(file: Path) -> object:
+def _read(file: Path) -> tuple[object, bool]:
+    """Return the entries in a file, and whether it says that they are networks."""
     try:
         if file.suffix == ".csv":
             rows = list(csv.reader(file.read_text(encoding="utf-8").splitlines()))
-            return [row if len(row) > 1 else row[0] for row in rows[1:] if row]
+            return [row if len(row) > 1 else row[0] for row in rows[1:] if row], False
         found = yaml.load(file.read_text(encoding="utf-8"), Loader=SAFE_LOADER)  # noqa: S506 - a safe one
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{file}: cannot be read: {' '.join(str(error).split())}") from None
     if isinstance(found, dict) and "list" in found:
+        of_networks = found.get("networks") is True
         if "file" in found:
-            return _read(file.parent / str(found["file"]))
-        return found.get("entries")
-    return found
+            return _read(file.parent / str(found["file"]))[0], of_networks
+        return found.get("entries"), of_networks
+    return found, False
 
 
-def to_records(name: str, entries: object, document: Mapping[str, Any], where: str) -> list[tuple[str, bytes]]:
+def to_records(
+    name: str, entries: object, document: Mapping[str, Any], where: str, *, of_networks: bool = False
+) -> list[tuple[str, bytes]]:
     """Return the control records of a list: of a mapping of keys to values, of keys, or of pairs."""
     declared = (document.get("lists") or {}).get(name)
     if not isinstance(declared, Mapping):
         known = ", ".join(document.get("lists") or {}) or "none"
         raise InputError(f"{where}: the settings have no list of this name; lists there: {known}")
     value = None if declared.get("value") is None else Type.parse(str(declared["value"]))
-    head = ListHead(list=name, version=1, owner="try", of=Type.parse(str(declared["of"])), value=value)
+    of, networks = Type.parse(str(declared["of"])), of_networks or bool(declared.get("networks"))
+    head = ListHead(list=name, version=1, owner="try", of=of, value=value, networks=networks)
     if isinstance(entries, Mapping):
         rows: list[Json] = [[_entry(key), _entry(each)] for key, each in entries.items()]
     elif isinstance(entries, list):

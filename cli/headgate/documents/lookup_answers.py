@@ -18,7 +18,9 @@ from streamcore.yaml_loader import SAFE_LOADER
 
 Answers = Mapping[str, object]
 #: Entries of a look-up that say where its store is and how it is asked.
-_OF_A_STORE = frozenset({"url", "postgres", "redis", "body", "headers", "secret_headers", "token_file", "ca_file"})
+_OF_A_STORE = frozenset(
+    {"url", "postgres", "redis", "table", "body", "headers", "secret_headers", "token_file", "ca_file"}
+)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -49,7 +49,7 @@ def opened(service: str, file: Path, answers: Answers | None = None) -> Iterator
     definition = find_service(service)
     with naming_mistakes(definition, file):
         document = read_settings(file)
-        if answers and "lookup" not in document:
+        if answers and not {"lookup", "lookups"} & document.keys():
             raise InputError(f"--lookup: {file} has no look-up")
         with_server = answers is None and "lookup" in document
     if with_server:

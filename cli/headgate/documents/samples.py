@@ -11,6 +11,7 @@ from headgate.errors import InputError
 from headgate.streams.sample import SampleRecord, read_files, read_topic
 from streamcore.decode.formats import Avro, Registry
 from streamcore.decode.scalar import StreamRecord
+from streamcore.schema.record_places import KAFKA
 
 if TYPE_CHECKING:
     from streamcore.app import App, Source
@@ -60,16 +61,19 @@ def _by_input(app: App, given: Sequence[str], option: str) -> dict[str, list[str
         **{source.topic: source.schema.name for source in reversed(app.sources)},
         **{source.schema.name: source.schema.name for source in app.sources},
     }
+    # A sample has values alone, and a stream that has nothing in them, such as that of a table, takes none.
+    of_values = [one for one in app.sources if any(field.location[0] != KAFKA for field in one.schema.fields)]
+    readable = of_values or app.sources
     found: dict[str, list[str]] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if equals and name in names:
             found.setdefault(names[name], []).append(value)
-        elif len({source.topic for source in app.sources}) == 1:
-            found.setdefault(app.sources[0].schema.name, []).append(text)
+        elif len({source.topic for source in readable}) == 1:
+            found.setdefault(readable[0].schema.name, []).append(text)
         elif not equals and option == "--topic" and text in names:
             found.setdefault(names[text], []).append(text)
         else:
-            inputs = " and ".join(f"{option} {source.schema.name}=..." for source in app.sources)
+            inputs = " and ".join(f"{option} {source.schema.name}=..." for source in readable)
             raise InputError(f"{option} {text}: the app has several inputs; write {inputs}")
     return found

@@ -94,7 +94,7 @@ def _check_names(document: Mapping[str, Any], found: StreamFaults) -> None:
     for name in document:
         if name not in _NAMES:
             found.faults.append(((str(name),), f"unknown entry{similar_name(str(name), _NAMES)}"))
-    for name in ("name", "event_time", "keys"):
+    for name in ("name", "event_time"):
         if document.get(name) is None:
             found.faults.append(((name,), "is missing"))
     if document.get("name") is not None and (reason := _reason({**_SOUND, "name": document["name"]})):

@@ -2,7 +2,8 @@
 
 Promises that every row becomes exactly one record, in the file's order. A value is converted to the type of the
 stream's schema where that loses nothing (6.0 becomes 6 for a ``long``, a decimal keeps its digits); any other value is
-sent unchanged, and the engine rejects it with a reason. What is inside of an object stays as it is. Blank lines are
+sent unchanged, and the engine rejects it with a reason. A time of a Parquet file becomes a text in the ``pattern`` of
+its field. What is inside of an object stays as it is. Blank lines are
 skipped. NaN and infinities, which JSON does not have, become null at any depth.
 """
 
@@ -60,7 +61,7 @@ def read_rows(path: Path, schema: StreamSchema, key: Sequence[str] | None = None
     fields = tuple(schema.keys[0] if key is None else key)
     if unknown := [f for f in fields if schema.get(f) is None]:
         raise InputError(f"key {unknown}: no field of stream {schema.name}; fields are {', '.join(schema.names)}")
-    return (_parquet_rows if _is_parquet(path) else _json_rows)(path, _in_values(schema), fields)
+    return _parquet_rows(path, schema, fields) if _is_parquet(path) else _json_rows(path, _in_values(schema), fields)
 
 
 def _in_values(schema: StreamSchema) -> StreamSchema:
@@ -87,25 +88,43 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 def _parquet_rows(path: Path, schema: StreamSchema, key: tuple[str, ...]) -> Iterator[Row]:
     file = open_parquet(path)
-    names = stream_columns(list(file.schema_arrow.names), schema, path)
+    names, inside = stream_columns(list(file.schema_arrow.names), schema, path), _in_values(schema)
     for batch in file.iter_batches(_BATCH_ROWS):
         for values in _documents(batch, names, schema):
-            yield _row(values, schema, key)
+            yield _row(values, inside, key)
 
 
 def json_values(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> list[bytes]:
     """Encode the rows of a Parquet file as record values; ``names``: those of ``stream_columns``."""
-    return [_encode(values) for values in _documents(batch, names, _in_values(schema))]
+    return [_encode(values) for values in _documents(batch, names, schema)]
 
 
 def _documents(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> Iterator[dict[str, object]]:
-    convert = [_converter(schema, name) for name in names]
+    inside = _in_values(schema)
+    convert = [_converter(inside, name) for name in names]
     columns = [
-        [None if v is None else convert_value(v) for v in _plain(column)]
-        for convert_value, column in zip(convert, batch.columns, strict=True)
+        [None if v is None else convert_value(v) for v in _plain(_as_in_records(column, schema, name))]
+        for convert_value, column, name in zip(convert, batch.columns, names, strict=True)
     ]
     for values in zip(*columns, strict=True):
         yield dict(zip(names, values, strict=True))
+
+
+def _as_in_records(column: pa.Array, schema: StreamSchema, name: str) -> pa.Array:
+    """Return the column as records have it: times of a field with a ``pattern`` are texts in that pattern."""
+    field = schema.at(name)
+    if field is None or not field.pattern or not pa.types.is_timestamp(column.type):
+        return column
+    import polars as pl
+
+    from streamcore.columnar.time_patterns import local_to_utc, write_pattern
+    from streamcore.schema.time_patterns import TimePattern
+
+    ms = pl.col("time").dt.epoch("ms")
+    utc = ms if column.type.tz else local_to_utc(ms, schema.zone)
+    text = write_pattern(utc, TimePattern.parse(field.pattern), schema.zone)
+    frame = pl.DataFrame({"time": pl.Series(pl.from_arrow(column))})
+    return frame.select(text.alias("text"))["text"].to_arrow()
 
 
 def stream_columns(columns: list[str], schema: StreamSchema, path: Path) -> list[str]:

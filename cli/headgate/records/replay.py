@@ -94,12 +94,16 @@ class KafkaSink:
 
     def send(self, row: Row) -> None:
         """Queue a row; when the queue is full, wait for the broker."""
-        partition = 0 if row.key is None else _ANY_PARTITION
+        self.send_record(row.value, row.key)
+
+    def send_record(self, value: bytes | None, key: bytes | None) -> None:
+        """Queue a record; when the queue is full, wait for the broker."""
+        partition = 0 if key is None else _ANY_PARTITION
         while True:
             self._raise_failed()
             try:
                 with clients.naming_errors(self._settings, self._action):
-                    self._producer.produce(self._topic, row.value, row.key, partition, on_delivery=self._on_delivery)
+                    self._producer.produce(self._topic, value, key, partition, on_delivery=self._on_delivery)
                 break
             except BufferError:
                 self._producer.poll(_STEP_SECONDS)

@@ -9,11 +9,22 @@ from typing import TypeVar
 
 import click
 
+from headgate.errors import InputError
 from headgate.kafka_login import login_option
+from streamcore.environment import EnvironmentVariable, Reader
 
 R = TypeVar("R")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 DEFAULT_APP = "shop"
+_SERVER = EnvironmentVariable(
+    "HEADGATE_SERVER", "Address of a console; the option --server precedes it.", Reader.COMMAND, default="none"
+)
+_TOKEN = EnvironmentVariable(
+    "HEADGATE_TOKEN_FILE",
+    "File with the token for the console of --server; the option --token-file precedes it.",
+    Reader.COMMAND,
+    default="none",
+)
 
 
 def streams_option(command: _Command) -> _Command:
@@ -76,3 +87,42 @@ def app_option(what: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
 def target_option(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options of ``app_option`` to a command that is about a rules app."""
     return app_option("The rules app.")(command)
+
+
+def server_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add ``--server`` and ``--token-file`` to a command with ``--app``, as its parameter ``server``: an app behind a
+    console; None without."""
+
+    @wraps(command)
+    def with_server(*arguments: object, server: str | None, token_file: Path | None, **more: object) -> R:
+        from headgate.rules.remote import RemoteApp
+
+        found = None if not server else RemoteApp(server.rstrip("/"), _read_token(token_file), str(more["app"]))
+        return command(*arguments, server=found, **more)
+
+    token = click.option(
+        "--token-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=None,
+        envvar=_TOKEN,
+        show_envvar=True,
+        help="File with the token for --server.",
+    )
+    address = click.option(
+        "--server",
+        default=None,
+        metavar="URL",
+        envvar=_SERVER,
+        show_envvar=True,
+        help="Ask this console instead of Kafka, such as https://rules.example.org.",
+    )
+    return address(token(with_server))
+
+
+def _read_token(file: Path | None) -> str:
+    if file is None:
+        raise InputError("--server: name the file with your token: --token-file FILE")
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        raise InputError(f"--token-file {file}: {error.strerror}") from None

@@ -54,7 +54,8 @@ def _history_row(entry: HistoryEntry, response: ControlResponse | None) -> Row:
         (status.status.value, status.reason) if response is None else (response.status, response.reason)
     )
     what = (status.subject.value, status.name, status.version, status.mode)
-    return (render_time(written.time_ms), written.by, *what, status_text, status.release, written.why, reason)
+    by = written.by if status.by is None else f"{status.by} (signed)"
+    return (render_time(written.time_ms), by, *what, status_text, status.release, written.why, reason)
 
 
 def as_json(head: Sequence[str], rows: Sequence[Row]) -> Json:

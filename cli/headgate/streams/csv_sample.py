@@ -38,16 +38,19 @@ class CsvSample:
         return f"{{kind: csv, columns: [{columns}]{delimiter}}}"
 
     def as_json(self) -> list[SampleRecord]:
-        """Return the records as objects of JSON: an empty cell is null, the text of a number is a number. A line with
-        another number of cells stays a text."""
-        return [self._as_object(record) for record in self.records]
+        """Return the records as objects of JSON: an empty cell is null, a number a number if all of its column are. A
+        line with another number of cells stays a text."""
+        rows = [_cells(record.value, self.delimiter) for record in self.records]
+        whole = [cells for cells in rows if len(cells) == len(self.columns)]
+        are_texts = [any(map(_is_text, column)) for column in zip(*whole, strict=True)]
+        return [
+            self._as_object(record, cells, are_texts) if len(cells) == len(self.columns) else record
+            for record, cells in zip(self.records, rows, strict=True)
+        ]
 
-    def _as_object(self, record: SampleRecord) -> SampleRecord:
-        cells = _cells(record.value, self.delimiter)
-        if len(cells) != len(self.columns):
-            return record
-        found = {name: _value(cell) for name, cell in zip(self.columns, cells, strict=True)}
-        return replace(record, record=StreamRecord(orjson.dumps(found)))
+    def _as_object(self, record: SampleRecord, cells: Sequence[str], are_texts: Sequence[bool]) -> SampleRecord:
+        values = [(cell or None) if is_text else _value(cell) for cell, is_text in zip(cells, are_texts, strict=True)]
+        return replace(record, record=StreamRecord(orjson.dumps(dict(zip(self.columns, values, strict=True)))))
 
 
 def is_csv(paths: Sequence[Path]) -> bool:
@@ -81,6 +84,10 @@ def read_csv(paths: Sequence[Path], limit: int) -> CsvSample:
 def _cells(line: bytes, delimiter: str) -> list[str]:
     rows: Iterator[list[str]] = csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter)
     return next(rows, [])
+
+
+def _is_text(cell: str) -> bool:
+    return bool(cell) and cell not in ("true", "false") and not _NUMBER.match(cell)
 
 
 def _value(cell: str) -> object:

@@ -113,6 +113,10 @@ def infer(
         place, reason = observation.bad[0] if observation.bad else (source, "it is empty")
         hint = "" if written or not from_topic else "; say with --settings or --registry how they are written"
         what = "can be read" if written else "is a JSON object"
+        if reason.startswith("not JSON"):
+            hint += (
+                "; the fields of logs are the columns of their format, see docs/formats.md (access-log, syslog, ...)"
+            )
         raise InputError(f"no record of the sample {what}: {place}: {reason}{hint}")
     maps = _maps(observation, count)
     closed = {*maps, *(path for path, one in observation.fields.items() if one.values or _declared(one))}
@@ -166,7 +170,8 @@ def _no_time(known: Sequence[ObservedField]) -> str:
     some = [f"{_printable(format_path(o.path))} ({o.times:,} of {o.values:,} values)" for o in known if o.times]
     near = f"; {', '.join(some[:3])} has some" if some else ""
     own = f"of records in a topic the time of Kafka can be one: received: {_KAFKA_TIME}"
-    return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}; {own}"
+    other = "a text in another form, such as 31/01/2026 10:17, needs a pattern (docs/formats.md)"
+    return f"no field has a time in every record, as ISO 8601 text or a number since 1970{near}; {other}; {own}"
 
 
 def _schemas(observation: Observation) -> Iterator[str]:

@@ -69,6 +69,7 @@ class ProblemCode(Code):
         "The question cannot be answered: a record, a rule or a topic that it needs is not there.",
         "Read `detail`.",
     )
+    PROVIDER_AWAY = ("provider_away", "The OpenID provider does not answer.", "Try again; the message names it.")
     KAFKA_AWAY = ("kafka_away", "Kafka does not answer.", "Try again; the message names the address.")
     FAILED = ("failed", "A fault of the console.", "Its log on standard error has the traceback; please report it.")
 

@@ -15,6 +15,7 @@ import uvicorn
 from headgate.console.messages import Print
 from headgate.errors import InputError
 from headgate.web.access.guard import OPEN_PATH
+from headgate.web.access.identity import Identity
 from headgate.web.access.sessions import Sessions
 from headgate.web.application import build
 from headgate.web.context import Console
@@ -36,9 +37,11 @@ class ConsoleServer:
         subject = f"{getpass.getuser()}@{socket.gethostname()}"
         self.sessions = Sessions(subject, settings.role, settings.limits.sessions, port)
         hosts = {f"{host}:{port}", f"localhost:{port}", f"127.0.0.1:{port}"}
+        access = settings.access
+        self.identity = None if access is None else Identity(access)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                build(Console(settings), self.sessions, hosts),
+                build(Console(settings), self.sessions, hosts, self.identity),
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -82,7 +85,10 @@ def running(server: ConsoleServer) -> Iterator[ConsoleServer]:
 
 
 def announce(server: ConsoleServer, print_message: Print) -> None:
-    """Print the address that opens the console, and another one whenever that was used."""
+    """Print the address that opens the console, and another one whenever that was used; with a login its address."""
+    if server.settings.access is not None:
+        print_message(f"console: {server.settings.access.public_address}, listening on {server.address}")
+        return
     server.sessions.on_opened = lambda: print_message(f"console: opened; for another browser {server.open_address()}")
     print_message(f"console: {server.open_address()}")
 

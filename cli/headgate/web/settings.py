@@ -6,9 +6,10 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
 from headgate.web.access.roles import Role
+from headgate.web.access.settings import AccessSettings
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.service.config.base import Document, Positive
 
@@ -42,7 +43,8 @@ class ConsoleLimits(Document):
     explain_records: Annotated[Positive, Field(description="Most records of a topic that one explanation reads.")] = (
         200_000
     )
-    explanations: Annotated[Positive, Field(description="Most explanations and tests that run at once.")] = 2
+    explanations: Annotated[Positive, Field(description="Most explanations, tests and back-tests at once.")] = 3
+    backtest_records: Annotated[Positive, Field(description="Most records that one back-test reads.")] = 1_000_000
     live_pages: Annotated[Positive, Field(description="Most pages that get new alerts at once.")] = 50
     sessions: Annotated[Positive, Field(description="Most sessions; the oldest one ends when another begins.")] = 100
     wait_ms: Annotated[Positive, Field(description="Longest wait for the app's answer to a change.")] = 30_000
@@ -53,20 +55,30 @@ class ConsoleSettings(Document):
 
     kafka: Annotated[KafkaSettings, Field(description="How to reach Kafka.")]
     apps: Annotated[tuple[ConsoleApp, ...], Field(min_length=1, description="The rules apps that it shows.")]
-    host: Annotated[str, Field(description="Address that it listens on: one of this machine alone.")] = "127.0.0.1"
+    host: Annotated[str, Field(description="Address to listen on; without `access` one of this machine alone.")] = (
+        "127.0.0.1"
+    )
     port: Annotated[int, Field(ge=0, le=65_535, description="Port that it listens on; 0: any free one.")] = DEFAULT_PORT
     role: Annotated[
         Role, Field(description="Role of who opens the printed address; viewer makes a console that changes nothing.")
     ] = Role.ADMIN
+    access: Annotated[
+        AccessSettings | None, Field(description="Who may what where others can reach it; none on one's own machine.")
+    ] = None
+    signing_key: Annotated[
+        Path | None,
+        Field(
+            description="Key file of the console (`headgate rules new-key`), with which it signs for who is logged in."
+        ),
+    ] = None
     limits: Annotated[ConsoleLimits, Field(description="What a request may take.")] = ConsoleLimits()
 
-    @field_validator("host")
-    @classmethod
-    def _is_loopback(cls, host: str) -> str:
+    @model_validator(mode="after")
+    def _check_host(self) -> ConsoleSettings:
         try:
-            loopback = ipaddress.ip_address(host).is_loopback
+            loopback = ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             loopback = False
-        if not loopback:
-            raise ValueError(f"{host}: the console has no login for others yet; listen on 127.0.0.1 or ::1")
-        return host
+        if not loopback and self.access is None:
+            raise ValueError(f"host {self.host}: others reach it there: name `access`, or listen on 127.0.0.1 or ::1")
+        return self

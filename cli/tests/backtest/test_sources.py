@@ -185,6 +185,51 @@ def test_fields_inside_of_structs_become_the_events_of_a_replay(tmp_path: Path) 
     assert [row.key for row in read_rows(path, NESTED)] == [b"a", None, None, b"b", b"c"]
 
 
+def test_times_of_a_unit_or_a_pattern_become_the_events_of_a_replay(tmp_path: Path) -> None:
+    schema = StreamSchema.parse(
+        {
+            "name": "odd",
+            "zone": "Europe/Berlin",
+            "event_time": "seen",
+            "keys": [["n"]],
+            "fields": {
+                "seen": {"type": "timestamp not null", "unit": "s"},
+                "said": {"type": "timestamp", "pattern": "dd.MM.yyyy HH:mm[:ss]"},
+                "at": {"type": "timestamp", "pattern": "yyyy-MM-dd HH:mm zzz"},
+                "n": "long",
+            },
+        }
+    )
+    path = tmp_path / "odd.parquet"
+    moment = datetime.datetime(2026, 7, 5, 10, 17, tzinfo=datetime.UTC)
+    table = {"seen": [1_783_246_620, 1_783_246_621], "said": ["05.07.2026 12:17", "5.7.2026"], "at": [moment] * 2}
+    pq.write_table(pa.table({**table, "n": [1, 2]}), path)
+    replayed, reasons = decode_by_replay(path, schema)
+    columns, same = decode_by_columns(path, schema)
+    assert columns.equals(replayed.select(columns.columns))
+    assert reasons == same
+    assert [reason.split(":")[0] for reason in same] == ["bad_timestamp"]
+    times = columns.select("seen", "said", "at").row(0)
+    assert times == (1_783_246_620_000,) * 3
+
+
+def test_times_without_a_zone_are_written_in_the_pattern_as_they_are(tmp_path: Path) -> None:
+    schema = StreamSchema.parse(
+        {
+            "name": "odd",
+            "zone": "America/New_York",
+            "event_time": "at",
+            "keys": [["n"]],
+            "fields": {"at": {"type": "timestamp not null", "pattern": "yyyy-MM-dd HH:mm:ss"}, "n": "long"},
+        }
+    )
+    path = tmp_path / "local.parquet"
+    pq.write_table(pa.table({"at": [datetime.datetime(2026, 7, 5, 10, 17)], "n": [1]}), path)
+    columns, _ = decode_by_columns(path, schema)
+    utc = datetime.datetime(2026, 7, 5, 14, 17, tzinfo=datetime.UTC)
+    assert columns["at"].to_list() == [int(utc.timestamp() * 1000)]
+
+
 def test_a_column_that_should_be_an_object_makes_a_dead_letter(tmp_path: Path) -> None:
     time = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
     path = tmp_path / "trail.parquet"

@@ -394,6 +394,64 @@ def test_many_mistakes_are_found_in_one_round(tmp_path: Path, service: str, shar
     assert missed == []
 
 
+@pytest.mark.parametrize(
+    ("service", "texts", "said"),
+    [
+        ("sessions", {"  amount: decimal(12,2)": "  amount: decimal(99,2)",
+                      "  spent: coalesce(sum(amount), 0)": "  spent: coalesce(sum(amount), 0) = nowhere"}, "nowhere"),
+        ("sessions", {"  kind: upper(type)": "  kind: (upper(type)",
+                      "  expression: if(kind = 'FORM', 2000, 1000)": "  expression: if(kind = 'X', 2000, 1000) = no"},
+         "unknown column no"),
+        ("sessions", {"  amount: decimal(12,2)": "  amount: decimal(99,2)",
+                      "    when: kind = 'PAYMENT' and amount > 0": "    when: kind + 1 > 0 and amount > 0"}, "+ takes"),
+        ("etl", {"  country: string": "  country: strang",
+                 "      sku: upper(sku)": "      sku: concat(country, upper(5))"}, "upper"),
+        ("etl", {"    of: string": "    of: strung", "  band: lookup('bands', country)":
+                 "  band: lookup('bands', country) + nowhere"}, "nowhere"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_found_beside_one_of_a_field_that_it_reads(
+    tmp_path: Path, service: str, texts: Mapping[str, str], said: str
+) -> None:
+    mistakes = [
+        Mistake(file, text.splitlines().index(line) + 1, wrong)
+        for line, wrong in texts.items()
+        for file, text, _ in BASES[service]
+        if line in text.splitlines() and not (file == "etl.yaml" and line == "  country: string")
+    ]
+    assert len(mistakes) == len(texts)
+    found = _found(tmp_path, service, mistakes)
+    assert {(one.file, one.line) for one in mistakes} == {*found}
+    assert said in str(found)
+
+
+def test_an_expression_that_some_type_of_a_wrong_field_makes_right_has_no_mistake(tmp_path: Path) -> None:
+    mistakes = [
+        Mistake("visits.yaml", VISITS.splitlines().index("  amount: decimal(12,2)") + 1, "  amount: decimal(99,2)"),
+        Mistake("sessions.yaml", SESSIONS.splitlines().index("  forms: count(kind = 'FORM')") + 1,
+                "  forms: sum(round(amount, 1)) + max(amount)"),
+    ]  # fmt: skip
+    assert [*_found(tmp_path, "sessions", mistakes)] == [("visits.yaml", mistakes[0].line)]
+
+
+def test_a_name_that_is_there_twice_is_a_mistake_at_its_second_place(tmp_path: Path) -> None:
+    lines = ETL.splitlines()
+    wrong = {"    - score": "    - segment", "      - total": "      - at"}
+    mistakes = [Mistake("etl.yaml", lines.index(line) + 1, text) for line, text in wrong.items()]
+    found = _found(tmp_path, "etl", mistakes)
+    assert "'segment' is there twice" in str(found["etl.yaml", lines.index("    - segment") + 1])
+    assert "'at' is there twice" in str(found["etl.yaml", lines.index("      - total") + 1])
+
+
+@pytest.mark.parametrize("service", BASES)
+def test_only_rules_need_the_keys_of_a_stream(tmp_path: Path, service: str) -> None:
+    document = _write(tmp_path, service, ())
+    stream = tmp_path / BASES[service][1][0]
+    stream.write_text(re.sub(r"keys:\n(?:  - .*\n)+", "", stream.read_text()))
+    problems = [one.message for one in check_document(find_service(service), document).problems]
+    assert [("keys is missing" in one) for one in problems] == [True] * (service == "rules")
+
+
 def test_mistakes_of_meaning_in_another_service_are_found_in_one_round_too(tmp_path: Path) -> None:
     (tmp_path / "visits.yaml").write_text(VISITS)
     file = tmp_path / "sessions.yaml"

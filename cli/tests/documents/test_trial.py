@@ -385,3 +385,47 @@ def test_run_takes_its_own_jars_where_the_document_names_none_of_this_machine(tm
     assert LocalRun(loaded, LocalOptions(None, 1, fresh=False, keep_broker=False), messages.append)._has_jars()
     with pytest.raises(InputError, match="cannot be used"):
         load_document("etl", ROOT / "streams/shop.yaml", [])
+
+
+def test_sessions_of_lines_of_a_log_are_tried_in_its_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "access.yaml").write_text(
+        "name: access\nevent_time: at\nfields:\n"
+        "  at: {type: timestamp not null, from: time}\n  ip: {type: string, from: remote_host}\n  path: string\n"
+    )
+    (tmp_path / "visits.yaml").write_text(
+        "app: visits\nkafka: {bootstrap: '127.0.0.1:1'}\ncheckpoint: /data/visits\nfields: {user: ip}\n"
+        "stream: {schema_file: access.yaml, topic: access, format: {kind: access-log}}\n"
+        "columns: {landing: first(path)}\ngap: {gap_ms: 60000}\n"
+    )
+    times = ["10:00:00", "10:00:30", "10:05:00"]
+    lines = [f'10.0.0.1 - - [02/Nov/2026:{at} +0000] "GET /{at} HTTP/1.1" 200 5 "-" "curl/8"' for at in times]
+    (tmp_path / "access.log").write_text("\n".join(lines))
+    found = _printed(
+        capsys, "sessions", "try", str(tmp_path / "visits.yaml"), "--sample", str(tmp_path / "access.log"), "-o", "json"
+    )
+    rows = [row for row in found["rows"]["sessions"] if not row["is_deleted"]]
+    assert {(row["landing"], row["events"]) for row in rows if row["started_at"].startswith("2026-11-02T10:00:00")} >= {
+        ("/10:00:00", 2)
+    }
+
+
+def test_a_table_takes_no_sample_and_its_rows_come_from_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "orders.yaml").write_text(
+        "name: orders\nevent_time: at\nfields: {at: timestamp not null, id: string, country: string}\n"
+    )
+    document = tmp_path / "etl.yaml"
+    document.write_text(
+        "app: orders\nkafka: {bootstrap: '127.0.0.1:1'}\ncheckpoint: /data/orders\n"
+        "inputs: [{schema_file: orders.yaml, topic: orders, map: {id: id, country: country}}]\n"
+        "model: {id: string, country: string, title: string}\nid: [id]\nroutes: [{name: rows}]\n"
+        "lookups: {title: {key: country, adds: [title], table: {topic: countries}}}\n"
+    )
+    sample, answers = tmp_path / "orders.jsonl", tmp_path / "countries.yaml"
+    sample.write_text('{"at": "2026-11-02T10:00:00Z", "id": "a", "country": "DE"}\n')
+    answers.write_text("DE: {title: Germany}\n")
+    command = ["etl", "try", str(document), "--sample", str(sample), "-o", "json"]
+    assert [row["title"] for row in _printed(capsys, *command)["rows"]["rows"]] == [None]
+    found = _printed(capsys, *command, "--lookup", str(answers))
+    assert [row["title"] for row in found["rows"]["rows"]] == ["Germany"]

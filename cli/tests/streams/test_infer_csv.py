@@ -80,3 +80,23 @@ def test_a_public_table_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     printed = capsys.readouterr()
     assert "no field has a time in every record" in printed.err
     assert len(yaml.safe_load(printed.out)["fields"]) > 3
+
+
+def test_a_column_with_numbers_and_texts_is_text_and_a_time_in_another_form_needs_a_pattern(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "lines.csv"
+    file.write_text("InvoiceNo,pieces,at\n536365,1,1/12/2010 08:26\nC536379,2,1/12/2010 08:28\n,,1/12/2010 08:29\n")
+    assert run(["streams", "infer", str(file)]) == 1
+    printed = capsys.readouterr()
+    assert "  InvoiceNo: string " in printed.out
+    assert "  pieces: long " in printed.out
+    assert "no type fits all" not in printed.out
+    assert "needs a pattern" in printed.err
+
+
+def test_lines_of_a_log_have_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "access.log"
+    file.write_text('10.0.0.1 - - [02/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl/8"\n')
+    assert run(["streams", "infer", str(file)]) == 1
+    assert "access-log" in capsys.readouterr().err

@@ -51,11 +51,13 @@ class ExpressionError(RuleError):
     """An expression of a rule is invalid. Catch it to show ``render()`` to the author.
 
     ``field`` is the rule's field (``where``, ``having``) and ``text`` the expression. ``start`` and ``length`` are the
-    wrong part of it, in characters; ``line`` and ``column`` are computed from them and begin with 1.
+    wrong part of it, in characters; ``line`` and ``column`` are computed from them and begin with 1. ``scope``: the
+    ``Scope`` that the text was parsed with; None if the error is not of parsing.
     """
 
     def __init__(self, message: str, *, field: str, text: str, start: int = 0, length: int = 1, hint: str = "") -> None:
         super().__init__(message)
+        self.scope: object = None
         self.message = message
         self.field = field
         self.text = text

@@ -36,14 +36,19 @@ def load_zone(name: str) -> ZoneInfo:
     """
     if name == "UTC":  # most streams: the names of all zones take 30 ms to find
         return ZoneInfo(name)
-    if name not in _zone_names():
+    if not is_zone(name):
         raise ConfigError(f"zone {name!r}: no such time zone; use an IANA name such as Europe/London")
     return ZoneInfo(name)
 
 
+def is_zone(name: str) -> bool:
+    """Whether there is an IANA zone of that name. The zone of the machine is none."""
+    return name == "UTC" or name in _zone_names()
+
+
 @functools.cache
 def _zone_names() -> frozenset[str]:
-    return frozenset(available_timezones())
+    return frozenset(available_timezones() - {"localtime", "Factory", "posixrules"})
 
 
 def from_iso(text: str, zone: ZoneInfo) -> int | None:

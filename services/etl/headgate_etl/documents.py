@@ -74,6 +74,11 @@ class ListDocument(Document):
         default=OnMissing.NULL,
         description="What happens to a row whose key the list does not have: null, or a dead letter.",
     )
+    networks: bool = Field(
+        default=False,
+        description="Whether the entries are networks, in which an address is found. A published list says so "
+        "itself; `try` and `tests` read it here.",
+    )
 
 
 class PostgresLookupDocument(Document):
@@ -120,8 +125,32 @@ class RedisLookupDocument(Document):
     ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
 
 
+class TableLookupDocument(Document):
+    """A compacted Kafka topic as a table: the last value of each record key, in each shard.
+
+    Keys are text in UTF-8, values JSON objects; a record without a value deletes its key.
+    """
+
+    topic: str = Field(description="Compacted topic, which the app reads from its beginning.")
+    fields: dict[Name, str] = Field(
+        default_factory=dict,
+        description="Expressions of the fields in adds over the texts key and value, such as "
+        "get_json_object(value, '$.name'). A field without one is the member of its name, of its type.",
+    )
+    missing: OnMissing = Field(
+        default=OnMissing.NULL,
+        description="What happens to a row whose key the table does not have when the row arrives: null fields, or a "
+        "dead letter.",
+    )
+    max_rows: Positive = Field(
+        default=1_000_000,
+        description="Most keys of the table; further ones are not stored, and counted by table_rows_rejected.",
+    )
+
+
 class LookupDocument(Document):
-    """A lookup of fields in one store: by HTTP, in PostgreSQL or in Redis. The fields of an unknown key are null.
+    """A lookup of fields in one store: by HTTP, in PostgreSQL, in Redis or in a Kafka table. The fields of an unknown
+    key are null.
 
     By HTTP, the answer is a JSON object, and 404 means an unknown key.
     """
@@ -131,6 +160,7 @@ class LookupDocument(Document):
     )
     postgres: PostgresLookupDocument | None = Field(default=None, description="Query of PostgreSQL, in place of url.")
     redis: RedisLookupDocument | None = Field(default=None, description="Records of Redis, in place of url.")
+    table: TableLookupDocument | None = Field(default=None, description="Compacted Kafka topic, in place of url.")
     body: str | None = Field(
         default=None,
         description="JSON body of a POST request, in which {key} becomes the key as a JSON string; null: GET.",
@@ -174,12 +204,14 @@ class LookupDocument(Document):
             return f"PostgreSQL {self.postgres.host}:{self.postgres.port}/{self.postgres.database}"
         if self.redis is not None:
             return f"Redis {self.redis.host}:{self.redis.port}"
+        if self.table is not None:
+            return f"table {self.table.topic}"
         return self.url or ""
 
     @model_validator(mode="after")
     def _check_request(self) -> Self:
-        if sum(store is not None for store in (self.url, self.postgres, self.redis)) != 1:
-            raise ValueError("one of url, postgres and redis is needed")
+        if sum(store is not None for store in (self.url, self.postgres, self.redis, self.table)) != 1:
+            raise ValueError("one of url, postgres, redis and table is needed")
         if self.url is None:
             http = ("body", "headers", "secret_headers", "token_file", "ca_file")
             if unused := [name for name in http if getattr(self, name)]:

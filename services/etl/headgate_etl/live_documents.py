@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any  # a document is made of anything
 
 from headgate_etl.documents import EtlDocument, MappingDocument, PublishedMapping
 from headgate_etl.name_resolution import read_lists, read_model
+from headgate_etl.table_lookup import table_sources
 from headgate_etl.topology import build_topology
-from rulecore.documents.status import answer_record
 from rulecore.mapping.problems import Problems
 from streamcore.app import App, Source
 from streamcore.engine.document_changes import DocumentAnswer, DocumentPlan, find_missing_stream
@@ -26,7 +26,7 @@ from streamcore.kernel import ControlRecord
 from streamcore.schema.evolution import RESTART
 from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.config.documents import checked_document
-from streamcore.service.live_documents import bind_app, find_differences, reject_differences
+from streamcore.service.live_documents import answer_record, bind_app, find_differences, reject_differences
 from streamcore.wire.lanes import Record
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class EtlDocuments:
 
     def app(self) -> App:
         """Build the app, which takes further documents while it runs."""
-        return bind_app(self.topology(), self.settings, self.sources, self)
+        return bind_app(self.topology(), self.settings, (*self.sources, *table_sources(self.settings)), self)
 
     def plan(self, record: ControlRecord) -> tuple[DocumentPlan, EtlDocuments]:
         """Return the plan for a record, and the documents with it. ``ConfigError`` if the app cannot take it."""

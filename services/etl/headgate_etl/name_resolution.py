@@ -69,9 +69,10 @@ def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: P
     origins |= {f"{path}.adds": [*lookup.adds] for path, lookup in settings.all_lookups.items()}
     origins |= {f"inputs.{n}.map": [*each.map] for n, each in enumerate(settings.inputs)}
     for path, names in origins.items():
-        for name in names:
+        for place, name in enumerate(names):
             if name not in model:
-                problems.add(f"{path}.{name}", f"is no field of the model; its fields are {', '.join(model)}")
+                entry = f"{path}.{place}" if path.endswith(".adds") else f"{path}.{name}"
+                problems.add(entry, f"{name!r} is no field of the model; its fields are {', '.join(model)}", about=name)
             others = [
                 other
                 for other, other_names in origins.items()
@@ -84,7 +85,10 @@ def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: P
             problems.add(f"model.{name}", "comes from nowhere; give it to inputs.N.map, derive or lookup.adds")
     added: dict[str, str] = {}
     for path, lookup in settings.all_lookups.items():
-        for name in lookup.adds:
+        for place, name in enumerate(lookup.adds):
+            if name in lookup.adds[:place]:
+                problems.add(f"{path}.adds.{place}", f"{name!r} is there twice", about=name)
+                continue
             if name in settings.derive:
                 problems.add(f"derive.{name}", f"comes from {path}.adds already; keep one of the two")
             if name in added:

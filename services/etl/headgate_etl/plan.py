@@ -13,6 +13,7 @@ from headgate_etl import masking
 from headgate_etl import name_resolution as names
 from headgate_etl.documents import InputDocument, OnEmpty, OnMissing, RouteTarget
 from headgate_etl.routing import Route
+from headgate_etl.table_lookup import read_table
 from rulecore.language import Expr, ListType, columns
 from rulecore.lists.list_columns import extract_list_columns
 from rulecore.mapping.explode import Explode, ExplodingStage
@@ -55,7 +56,8 @@ class EtlPlan:
     """What the topology is built from.
 
     ``derived``: the stage that computes fields after lookup and deduplication; None without such fields and rules.
-    ``otherwise``: the route of rows that no route takes; None: such rows are dead letters.
+    ``otherwise``: the route of rows that no route takes; None: such rows are dead letters. ``tables``: the stage that
+    reads the records of a Kafka table, by the path of its lookup.
     """
 
     inputs: tuple[Input, ...]
@@ -65,6 +67,7 @@ class EtlPlan:
     masks: Mapping[str, masking.Mask]
     routes: tuple[Route, ...]
     otherwise: str | None
+    tables: Mapping[str, MappingStage]
 
     @property
     def uses_lists(self) -> bool:
@@ -108,7 +111,12 @@ def find_plan(settings: EtlDocument, problems: Problems, sources: Sequence[Sourc
         problems.add("inputs", f"stream {name!r} appears twice; give the second input a stream file with another name")
     otherwise = None if settings.otherwise == OnMissing.DEAD_LETTER else settings.otherwise
     valid_inputs = tuple(each for each in inputs if each is not None)
-    return EtlPlan(valid_inputs, model, lists, derived, masks, routes, otherwise)
+    tables = {
+        path: stage
+        for path, lookup in settings.all_lookups.items()
+        if lookup.table is not None and (stage := read_table(path, lookup, model, problems)) is not None
+    }
+    return EtlPlan(valid_inputs, model, lists, derived, masks, routes, otherwise, tables)
 
 
 # --- expressions ----------------------------------------------------------------------------------------------------
@@ -252,9 +260,11 @@ def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problem
             problems.add(f"{path}.name", f"another lane has the name {document.name!r} already")
         used_names.add(document.name)
         route_columns = document.columns or tuple(model)
-        for column in route_columns:
+        for place, column in enumerate(document.columns):
             if column not in model:
-                problems.add(f"{path}.columns", f"{column!r} is no field of the model")
+                problems.add(f"{path}.columns.{place}", f"{column!r} is no field of the model", about=column)
+            elif column in document.columns[:place]:
+                problems.add(f"{path}.columns.{place}", f"{column!r} is there twice", about=column)
         for column in document.key:
             if column not in route_columns:
                 problems.add(f"{path}.key", f"{column!r} is none of the route's columns")

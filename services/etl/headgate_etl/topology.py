@@ -13,6 +13,7 @@ from headgate_etl.lookups import enrichment
 from headgate_etl.masking import mask_columns
 from headgate_etl.plan import EtlPlan, Input, build_plan
 from headgate_etl.routing import RouteRows
+from headgate_etl.table_lookup import look_up
 from rulecore.mapping.failed_rows import keep_valid
 from rulecore.mapping.types import CODE, REASON
 from streamcore.app import Source
@@ -35,6 +36,9 @@ def build_topology(settings: EtlDocument, sources: Sequence[Source] | None = Non
     mapped = [keep_valid(_read_input(settings, each), dead_letters) for each in plan.inputs]
     clean = mapped[0].union(*mapped[1:]) if len(mapped) > 1 else mapped[0]
     for path, lookup in settings.all_lookups.items():
+        if path in plan.tables:
+            clean = look_up(clean, settings, path, plan.tables[path], dead_letters)
+            continue
         adds = {name: polars_dtype(plan.model[name].type) for name in lookup.adds}
         clean = clean.enrich(enrichment(path.rpartition(".")[2], lookup, adds))
     if settings.deduplicate is not None:

@@ -43,6 +43,12 @@ def build_app(settings: RulesSettings) -> App:
         stream.apply_to(Source(stream.stream_schema(), stream.topic, format=stream.input_format()))
         for stream in settings.streams
     )
+    for source in in_files:
+        if not source.schema.has_keys:
+            raise ConfigError(
+                f"stream {source.schema.name}: keys is missing; rules group events by the fields of a key, "
+                "such as keys: [[customer]]; [[]] sends all events to one shard"
+            )
     return _build(settings, in_files, ())
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from headgate_search.changes import DELETED, ID, LOG_POSITION, MapChanges
 from headgate_search.settings import DOCUMENTS, ChangesDocument, CountDocument, CounterDocument, SearchDocument
+from rulecore.errors import ExpressionError
 from rulecore.language import Call, Case, ColumnRef, Expr, When, columns
 from rulecore.mapping.expressions import ExpressionReader
 from rulecore.mapping.problems import Problems
 from rulecore.mapping.stage import MappingStage
 from rulecore.mapping.types import ComputedField, RowRule
 from streamcore.app import Source
-from streamcore.errors import ConfigError
 from streamcore.schema import BOOLEAN, STRING, Kind, StreamSchema, Type
 from streamcore.service.config.documents import StreamDocument
 
@@ -192,7 +192,8 @@ def _added(count: CountDocument, condition: Expr | None, reader: ExpressionReade
     """Return what an event adds; null for an event that is not counted."""
     added = reader.any_value(count.add, path)
     if added.type.kind not in _COUNTED:
-        raise ConfigError(f"{count.add} is {added.type}; what is counted is a long or a decimal, as to_long(...) gives")
+        message, hint = f"a long or a decimal is counted, this is {added.type}", "write: to_long(...)"
+        raise ExpressionError(message, field=path, text=count.add, length=len(count.add), hint=hint)
     return added if condition is None else Case.of((When(condition=condition, result=added),), None)
 
 

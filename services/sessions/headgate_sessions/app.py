@@ -23,13 +23,10 @@ from headgate_sessions.plan import AT, EVENT_ID, GAP, PERIOD, USER, SessionPlan,
 from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import KEYS, SESSIONS
-from rulecore.documents.status import answer_record
 from rulecore.mapping.failed_rows import keep_valid
 from streamcore.app import App, Source
-from streamcore.decode.formats import InputFormat
 from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
-from streamcore.schema import StreamSchema
 from streamcore.service.config.sinks import named_lanes, sink_factories
 from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
 from streamcore.topology.nodes import SinkNode
@@ -45,16 +42,15 @@ if TYPE_CHECKING:
     from streamcore.spark.runtime import Runtime
 
 
-def build_topology(
-    settings: SessionsSettings, schema: StreamSchema | None = None, format: InputFormat | None = None
-) -> Topology:
+def build_topology(settings: SessionsSettings, given: Source | None = None) -> Topology:
     """Build the topology. A lane that a sink of the settings names is in it twice: as records, and as rows.
 
-    ``schema``: of the stream; None: that of its file. ``format``: of its records; None: that of the settings.
+    ``given``: the stream and its format; None: those of the settings.
     """
-    plan = build_plan(settings, schema or settings.stream.stream_schema())
+    found = given or _source_of(settings)
+    plan = build_plan(settings, found.schema)
     dead_letters: list[SinkNode] = []
-    read = source(plan.schema, settings.watermark, format=format or settings.stream.input_format(), raw=True)
+    read = source(plan.schema, settings.watermark, format=found.format, raw=True)
     events = keep_valid(read.flat_map(plan.events), dead_letters)
     if settings.deduplicates:
         by_id = events.key_by(EVENT_ID)
@@ -95,14 +91,17 @@ def build_sessions(events: Stream, settings: SessionsSettings, plan: SessionPlan
 
 def build_app(settings: SessionsSettings) -> App:
     """Build the app, without sinks or runtime."""
+    return build_with_streams([_source_of(settings)], partial(_build_with, settings))
+
+
+def _source_of(settings: SessionsSettings) -> Source:
     stream = settings.stream
-    in_file = stream.apply_to(Source(stream.stream_schema(), stream.topic, format=stream.input_format()))
-    return build_with_streams([in_file], partial(_build_with, settings), answer_record)
+    return stream.apply_to(Source(stream.stream_schema(), stream.topic, format=stream.input_format()))
 
 
 def _build_with(settings: SessionsSettings, documents: StreamDocuments) -> App:
     (found,) = documents.sources
-    return bind_app(build_topology(settings, found.schema, found.format), settings, documents.sources, documents)
+    return bind_app(build_topology(settings, found), settings, documents.sources, documents)
 
 
 def create_runner(settings: SessionsSettings, runtime: Runtime, listeners: Listeners) -> Runner:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from headgate.rules.bundle import load_streams
+from headgate.rules.publish import AppTopics
 from headgate.web.server import ConsoleServer
 from rulecore.documents.rule import Rule, canonical_json
+from rulecore.documents.status import status_record
 from rulecore.lists.records import ListHead, list_records
+from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kafka import data_clients as clients
+from streamcore.kafka.readers import Follower
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.kernel import ControlRecord
 from tests.harness.apps.explained_app import START, Event, ExplainedApp, run_app
 from tests.harness.servers.console import ConsoleClient
 
@@ -72,3 +81,29 @@ def run_hostile_app(kafka: KafkaSettings, name: str) -> ExplainedApp:
     ]
     events: list[Event] = [event(0), event(1, HOSTILE), event(2, "u2"), b"{" + HOSTILE.encode()]
     return run_app(kafka, name, controls, events)
+
+
+@contextmanager
+def answering(kafka: KafkaSettings, app: str) -> Iterator[None]:
+    """Answer control records as the kernel does."""
+    topics, stop = AppTopics(app), threading.Event()
+
+    def answer() -> None:
+        rules, producer = RuleSet.empty(load_streams()), clients.producer(kafka)
+        with Follower(kafka, [topics.control]) as follower:
+            while not stop.is_set():
+                for r in follower.poll(20):
+                    rules, statuses = rules.apply(
+                        [ControlRecord(r.partition, r.offset, r.key, r.value)], r.timestamp_ms
+                    )
+                    for status in statuses:
+                        producer.produce(topics.status, status_record(status).value, status.name.encode())
+                producer.flush(10)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

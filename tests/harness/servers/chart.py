@@ -70,6 +70,23 @@ def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
     return found
 
 
+#: A console with a login, and its Secret.
+CONSOLE: Manifest = {
+    "enabled": True,
+    "access": {
+        "public_address": "https://rules.example.org",
+        "login": {
+            "issuer": "https://id.example.org",
+            "client_id": "headgate-console",
+            "client_secret_file": "/etc/headgate/console-secret/client",
+        },
+        "grants": [{"role": "viewer", "groups": ["*"]}],
+    },
+    "secret": "console-files",
+    "signingKey": "console.key",
+    "files": {"orders.yaml": "name: orders\n"},
+    "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "cert"},
+}
 #: Everything switched on at once.
 EVERYTHING: Manifest = {
     "operator": {"replicas": 2, "allNamespaces": True},
@@ -79,6 +96,7 @@ EVERYTHING: Manifest = {
         "sessions": {"enabled": True},
         "search": {"enabled": True},
     },
+    "console": CONSOLE,
     "networkPolicy": {"enabled": True},
     "monitoring": {"podMonitor": {"enabled": True}, "rules": {"enabled": True}, "dashboard": {"enabled": True}},
 }

@@ -5,6 +5,7 @@ import click
 from headgate.console.lazy_group import LazyGroup
 
 _IMPORT_PATHS = {
+    "approve": "headgate.commands.rules.approving:approve",
     "backtest": "headgate.commands.rules.backtest:backtest",
     "check": "headgate.commands.rules.checking:check",
     "check-settings": "headgate.documents.commands.check:rules",
@@ -12,9 +13,14 @@ _IMPORT_PATHS = {
     "explain": "headgate.commands.rules.explain:explain",
     "import": "headgate.commands.rules.import_sigma:command",
     "list": "headgate.commands.rules.listing:list_",
+    "new-key": "headgate.commands.rules.approving:new_key",
+    "policy": "headgate.commands.rules.approving:policy",
+    "proposals": "headgate.commands.rules.approving:proposals",
+    "propose": "headgate.commands.rules.approving:propose",
     "publish": "headgate.commands.rules.publishing:publish",
     "release": "headgate.commands.rules.publishing:release",
     "rollback": "headgate.commands.rules.publishing:rollback",
+    "signer": "headgate.commands.rules.approving:signer",
     "test": "headgate.commands.rules.checking:test",
     "backfill": "headgate.commands.rules.backfill:backfill",
 }

@@ -13,11 +13,12 @@ from headgate.console.output import Json, Output, emit, output_option
 from headgate.console.problems import problem_json
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import files_option, streams_option, target_option
+from headgate.rules.options import files_option, server_option, streams_option, target_option
 
 if TYPE_CHECKING:
     from headgate.rules.bundle import RuleBundle
     from headgate.rules.publish import AppTopics, ControlChange, PublishedChange
+    from headgate.rules.remote import RemoteApp
     from rulecore.documents.rule import Rule
     from streamcore.kafka.settings import KafkaSettings
 
@@ -41,6 +42,7 @@ def response_options(command: _Command) -> _Command:
 @click.command(short_help="Check rules and publish them, each independently.")
 @files_option
 @target_option
+@server_option
 @response_options
 @click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
@@ -51,6 +53,7 @@ def publish(
     lists: Path | None,
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     wait: float,
     why: str | None,
     mode_text: str | None,
@@ -68,9 +71,13 @@ def publish(
 
     bundle = read(paths, streams, lists)
     if bundle.problems:
-        return _report_problems(bundle, output)
+        return report_problems(bundle, output)
+    rules = [in_mode(rule.rule, mode_text) for rule in bundle.rules]
+    if server is not None:
+        answered = [server.publish(rule, why, 0 if no_wait else round(wait * 1000)) for rule in rules]
+        return show_published(answered, app, wait, output, waited=not no_wait)
     kafka, topics = running_app(login, app)
-    changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in bundle.rules]
+    changes = [rule_change(rule) for rule in rules]
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)
 
@@ -100,7 +107,7 @@ def release(
     """
     bundle = read(paths, streams, lists)
     if bundle.problems:
-        return _report_problems(bundle, output)
+        return report_problems(bundle, output)
     return _release(name, [r.rule for r in bundle.rules], deleted, (login, app, wait, why), output)
 
 
@@ -108,6 +115,7 @@ def release(
 @click.argument("rule", required=False)
 @streams_option
 @target_option
+@server_option
 @response_options
 @click.option("--to", type=int, default=None, help="The version to go back to (default: the one that was live before).")
 @click.option("--release", "undone", default=None, metavar="NAME", help="Roll back a whole release.")
@@ -117,6 +125,7 @@ def rollback(
     streams: Path | None,
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     wait: float,
     why: str | None,
     to: int | None,
@@ -135,6 +144,11 @@ def rollback(
 
     if (rule is None) is (undone is None):
         raise InputError("rollback: name a RULE, or a release with --release NAME")
+    if server is not None:
+        if rule is None:
+            raise InputError("--release: not through --server; roll it back beside the broker")
+        done = server.roll_back(rule, to, why or "roll back", round(wait * 1000))
+        return show_published([done], app, wait, output, waited=True)
     kafka, topics = running_app(login, app)
     history = read_history(kafka, topics, streams)
     if undone is not None:
@@ -172,7 +186,7 @@ def running_app(login: KafkaLogin, app: str) -> tuple[KafkaSettings, AppTopics]:
     return kafka, topics
 
 
-def _in_mode(rule: Rule, text: str | None) -> Rule:
+def in_mode(rule: Rule, text: str | None) -> Rule:
     """Return the rule in the mode of ``--mode``. Raises ``InputError``, listing the modes, for another text."""
     from rulecore.documents.rule import parse_mode
 
@@ -187,7 +201,8 @@ def _in_mode(rule: Rule, text: str | None) -> Rule:
 # --- the form of the results ------------------------------------------------------------------------------------------
 
 
-def _report_problems(bundle: RuleBundle, output: Output) -> int:
+def report_problems(bundle: RuleBundle, output: Output) -> int:
+    """Show the problems of rules that are not published; return the exit code."""
     problems: Json = {"published": [], "problems": [problem_json(p) for p in bundle.problems]}
     emit(output, problems, "\n".join([*(p.render() for p in bundle.problems), "nothing was published"]))
     return 1

@@ -1,4 +1,4 @@
-"""The guard in front of every request: host, session, origin, size; and the headers of every answer.
+"""The guard in front of every request: host, session, origin, size, login; and the headers of every answer.
 
 Scripts, styles and images come from the console alone and from no page's text; a text can become no script (Trusted
 Types); no other page can frame the console. So a rule, an event or a header that holds HTML is shown as text even where
@@ -8,19 +8,27 @@ a template should fail to escape it.
 from __future__ import annotations
 
 from collections.abc import Collection
+from html import escape
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.web.access.sessions import ConsoleSession, Sessions
+from headgate.web.access.identity import Identity
+from headgate.web.access.login import CALLBACK
+from headgate.web.access.rights import ConsoleSession
+from headgate.web.access.sessions import Sessions
 from headgate.web.problems import ProblemCode, ProblemError
-from headgate.web.responses import problem_response
+from headgate.web.responses import API, problem_response
 
 OPEN_PATH = "/open"
+LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
+HEALTH_PATH = "/healthz"
 STATIC = "/static/"
+_LOGIN_COOKIE = "headgate_login"
 _READING = frozenset({"GET", "HEAD"})
 _POLICY = "; ".join(
     (
@@ -46,10 +54,21 @@ SECURITY_HEADERS = {
 
 
 class Guard:
-    """ASGI middleware. ``hosts``: the permitted values of ``Host``. The session is in ``scope["session_of"]``."""
+    """ASGI middleware. ``hosts``: the permitted values of ``Host``. ``identity``: None on a person's own machine. The
+    session is in ``scope["session_of"]``."""
 
-    def __init__(self, app: ASGIApp, sessions: Sessions, hosts: Collection[str], body_bytes: int) -> None:
-        self._app, self._sessions, self._hosts, self._body_bytes = app, sessions, frozenset(hosts), body_bytes
+    def __init__(
+        self,
+        app: ASGIApp,
+        sessions: Sessions,
+        hosts: Collection[str],
+        body_bytes: int,
+        identity: Identity | None = None,
+    ) -> None:
+        self._app, self._sessions, self._body_bytes, self._identity = app, sessions, body_bytes, identity
+        self._hosts = frozenset(hosts if identity is None else {identity.host})
+        self._origin = None if identity is None else identity.access.public_address
+        self._cookie = sessions.cookie if identity is None or not identity.secure else f"__Host-{sessions.cookie}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is refused, and pass on the others."""
@@ -66,7 +85,7 @@ class Guard:
             await send(message)
 
         try:
-            answer = self._check(scope)
+            answer = self._check(scope) if self._identity is None else await run_in_threadpool(self._check, scope)
         except ProblemError as error:
             answer = problem_response(scope, error)
         if answer is not None:
@@ -77,22 +96,70 @@ class Guard:
     def _check(self, scope: Scope) -> Response | None:
         """Return the answer of a request that goes no further; None for one that is passed on."""
         headers = Headers(scope=scope)
+        if scope["path"] == HEALTH_PATH and scope["method"] in _READING:
+            return PlainTextResponse("ok")
         if headers.get("host", "") not in self._hosts:
             raise ProblemError(421, ProblemCode.WRONG_HOST, "this is not the console's address; use the printed one")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._body_bytes:
             raise ProblemError(413, ProblemCode.TOO_LARGE, f"a body has at most {self._body_bytes} bytes")
-        if scope["path"] == OPEN_PATH and scope["method"] in _READING:
+        if scope["path"] == OPEN_PATH and scope["method"] in _READING and self._identity is None:
             return self._open(scope)
+        if (answer := self._log_in(scope, headers)) is not None:
+            return answer
         if scope["path"].startswith(STATIC):
             return None
         session = self._find_session(headers)
         if session is None:
-            raise ProblemError(401, ProblemCode.NO_SESSION, "no session: open the address that the console has printed")
-        if session.with_cookie and scope["method"] not in _READING:
-            _check_origin(headers)
+            return self._without_session(scope)
+        if scope["method"] not in _READING:
+            self._check_origin(headers, session)
+        if scope["path"] == LOGOUT_PATH and scope["method"] == "POST":
+            return self._log_out(headers)
         scope["session_of"] = session
         return None
+
+    def _log_in(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the answer of a step of a login; None for another request."""
+        login = None if self._identity is None else self._identity.login
+        if login is None or scope["method"] != "GET" or scope["path"] not in (LOGIN_PATH, CALLBACK):
+            return None
+        secure = self._identity is not None and self._identity.secure
+        query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        if scope["path"] == LOGIN_PATH:
+            address, secret = login.begin(query.get("next", "/"))
+            answer: Response = RedirectResponse(address, 303)
+            # Lax: the browser comes back from the provider's page.
+            answer.set_cookie(
+                _LOGIN_COOKIE, secret, max_age=600, httponly=True, samesite="lax", path=CALLBACK, secure=secure
+            )
+            return answer
+        session, after = login.finish(query, _read_cookie(headers, _LOGIN_COOKIE) or "")
+        # A page, not a redirect: a strict cookie is not sent on the way from another site.
+        link = escape(after)
+        page = f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><a href="{link}">Go on</a>'
+        answer = HTMLResponse(page)
+        answer.delete_cookie(_LOGIN_COOKIE, path=CALLBACK)
+        self._set_cookie(answer, self._sessions.open(session))
+        return answer
+
+    def _log_out(self, headers: Headers) -> Response:
+        self._sessions.end(_read_cookie(headers, self._cookie) or "")
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(self._cookie, path="/")
+        return answer
+
+    def _without_session(self, scope: Scope) -> Response:
+        if self._identity is None:
+            raise ProblemError(401, ProblemCode.NO_SESSION, "no session: open the address that the console has printed")
+        path = scope["path"]
+        if self._identity.login is not None and scope["method"] in _READING and not path.startswith(API):
+            return RedirectResponse(f"{LOGIN_PATH}?next={quote(path)}", 303)
+        raise ProblemError(401, ProblemCode.NO_SESSION, "no session: log in, or send a token of the provider")
+
+    def _set_cookie(self, answer: Response, secret: str) -> None:
+        secure = self._identity is not None and self._identity.secure
+        answer.set_cookie(self._cookie, secret, httponly=True, samesite="strict", path="/", secure=secure)
 
     def _open(self, scope: Scope) -> Response:
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
@@ -101,24 +168,34 @@ class Guard:
             detail = "this address was used already; the console has printed a new one"
             raise ProblemError(401, ProblemCode.NO_SESSION, detail)
         answer = Response(status_code=303, headers={"Location": "/"})
-        answer.set_cookie(self._sessions.cookie, secret, httponly=True, samesite="strict", path="/")
+        self._set_cookie(answer, secret)
         return answer
 
     def _find_session(self, headers: Headers) -> ConsoleSession | None:
+        if self._identity is not None and (found := self._identity.by_token(headers)) is not None:
+            return found
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
             return self._sessions.by_token(token) if scheme.lower() == "bearer" else None
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._sessions.cookie)
-        except CookieError:
-            return None
-        return None if cookie is None else self._sessions.by_cookie(cookie.value)
+        cookie = _read_cookie(headers, self._cookie)
+        return None if cookie is None else self._sessions.by_cookie(cookie)
+
+    def _check_origin(self, headers: Headers, session: ConsoleSession) -> None:
+        """Refuse a change that a page of another origin sends. A browser names the origin of every change; a program
+        names none, so a session that both may send is refused only if another one is named."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        own = origin == (self._origin or f"http://{headers['host']}") and site != "cross-site"
+        from_program = origin is None and "sec-fetch-site" not in headers
+        if not own and (session.with_cookie or (session.by_proxy and not from_program)):
+            raise ProblemError(403, ProblemCode.WRONG_ORIGIN, "a change has to come from the console's own pages")
 
 
-def _check_origin(headers: Headers) -> None:
-    """Refuse a change that a page of another origin sends. A browser names the origin of every change."""
-    if headers.get("origin") != f"http://{headers['host']}" or headers.get("sec-fetch-site") == "cross-site":
-        raise ProblemError(403, ProblemCode.WRONG_ORIGIN, "a change has to come from the console's own pages")
+def _read_cookie(headers: Headers, name: str) -> str | None:
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return None
+    return None if cookie is None else cookie.value
 
 
 class _Bounded:

@@ -1,4 +1,4 @@
-"""Sessions: a one-time token in the printed address becomes a cookie; programs send a token of their own.
+"""Sessions: a one-time token in the printed address, or a login, becomes a cookie; programs send a token of their own.
 
 Secrets are compared by their digests, and only the digests are kept. Sessions end with the process.
 """
@@ -8,31 +8,23 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from headgate.web.access.rights import ConsoleSession
 from headgate.web.access.roles import Role
 
 _COOKIE = "headgate_session"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleSession:
-    """Who sends a request. ``with_cookie``: a browser sends it by itself, so the origin of a change is checked."""
-
-    subject: str
-    role: Role
-    with_cookie: bool = True
-
-
 class Sessions:
-    """The sessions of one process, for a person of this machine. Thread-safe.
+    """The sessions of one process. Thread-safe. ``subject`` and ``role``: the person of this machine.
 
     ``cookie``: the name of the cookie. It has the port, because browsers send cookies to all ports of a host.
     """
 
-    def __init__(self, subject: str, role: Role, most: int, port: int) -> None:
-        self._session = ConsoleSession(subject, role)
+    def __init__(self, subject: str, role: Role, most: int, port: int, now_s: Callable[[], float] = time.time) -> None:
+        self._subject, self._role, self._now_s = subject, role, now_s
         self.cookie = f"{_COOKIE}_{port}"
         self._most = most
         self._open: dict[str, ConsoleSession] = {}
@@ -52,7 +44,7 @@ class Sessions:
         """Return a token for programs, valid as long as the process runs."""
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._open[_digest(token)] = ConsoleSession(self._session.subject, self._session.role, with_cookie=False)
+            self._open[_digest(token)] = ConsoleSession.local(self._subject, self._role, with_cookie=False)
         return token
 
     def exchange(self, token: str) -> str | None:
@@ -61,13 +53,24 @@ class Sessions:
             if _digest(token) not in self._once:
                 return None
             self._once.discard(_digest(token))
-            secret = secrets.token_urlsafe(32)
+        secret = self.open(ConsoleSession.local(self._subject, self._role))
+        self.on_opened()
+        return secret
+
+    def open(self, session: ConsoleSession) -> str:
+        """Keep a session of a browser, and return its secret. The oldest one ends if there are too many."""
+        secret = secrets.token_urlsafe(32)
+        with self._lock:
             with_cookie = [digest for digest, one in self._open.items() if one.with_cookie]
             for oldest in with_cookie[: max(0, len(with_cookie) + 1 - self._most)]:
                 del self._open[oldest]
-            self._open[_digest(secret)] = self._session
-        self.on_opened()
+            self._open[_digest(secret)] = session
         return secret
+
+    def end(self, secret: str) -> None:
+        """End the session with this secret."""
+        with self._lock:
+            self._open.pop(_digest(secret), None)
 
     def by_cookie(self, secret: str) -> ConsoleSession | None:
         """Return the session with this secret of a cookie."""
@@ -80,6 +83,9 @@ class Sessions:
     def _find(self, secret: str, *, with_cookie: bool) -> ConsoleSession | None:
         with self._lock:
             found = self._open.get(_digest(secret))
+            if found is not None and found.ends_s is not None and found.ends_s <= self._now_s():
+                del self._open[_digest(secret)]
+                return None
         return found if found is not None and found.with_cookie is with_cookie else None
 
 

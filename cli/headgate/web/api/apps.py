@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
-from headgate.web.context import TheApp, TheConsole
+from headgate.web.api.rules import ChangeBody, TheChange
+from headgate.web.changes.release import roll_back_release
+from headgate.web.context import ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
+from headgate.web.state.releases import find_release
 from headgate.web.state.rule_views import list_changes, list_lists, list_streams
-from headgate.web.state.values import AppValue, ChangePage, ListValue, StreamValue
+from headgate.web.state.values import (
+    AppValue,
+    ChangePage,
+    ChangeValue,
+    ListValue,
+    OutcomeValue,
+    ReleaseValue,
+    StreamValue,
+)
 
 ROUTER = APIRouter(prefix="/api/v1/apps", tags=["apps"])
 Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
@@ -19,9 +30,9 @@ Before = Annotated[int | None, Query(ge=0, description="`next` of the page befor
 
 
 @ROUTER.get("")
-def list_apps(console: TheConsole) -> tuple[str, ...]:
-    """List the apps that the console shows."""
-    return tuple(console.apps)
+def list_apps(console: TheConsole, session: TheSession) -> tuple[str, ...]:
+    """List the apps that the console shows to the session."""
+    return console.visible(session)
 
 
 @ROUTER.get("/{app}")
@@ -39,13 +50,43 @@ def list_history(
     limit: Limit = 100,
 ) -> ChangePage:
     """List the changes of the control topic, the newest first, with the app's answer to each."""
-    return _page(app, console.rows(limit), cursor, lambda subject, name: not rule or (subject, name) == ("rule", rule))
+    return _page(app, console.rows(limit), cursor, lambda one: not rule or (one.subject, one.name) == ("rule", rule))
+
+
+@ROUTER.get("/{app}/audit")
+def list_audit(
+    app: TheApp,
+    console: TheConsole,
+    by: Annotated[str, Query(description="A part of who has asked.")] = "",
+    name: Annotated[str, Query(description="A part of the name of the rule, list or proposal.")] = "",
+    subject: Annotated[str, Query(description="rule, list, proposal, approval, policy, ...")] = "",
+    cursor: Before = None,
+    limit: Limit = 100,
+) -> ChangePage:
+    """List what was asked and answered, the newest first: changes, proposals, approvals, policies, signers."""
+    return audit_page(app, {"by": by, "name": name, "subject": subject}, console.rows(limit), cursor)
 
 
 @ROUTER.get("/{app}/releases")
 def list_releases(app: TheApp, console: TheConsole, cursor: Before = None, limit: Limit = 100) -> ChangePage:
     """List the releases, the newest first."""
-    return _page(app, console.rows(limit), cursor, lambda subject, _: subject == "release")
+    return _page(app, console.rows(limit), cursor, lambda one: one.subject == "release")
+
+
+@ROUTER.get("/{app}/releases/{release}")
+def read_release(app: TheApp, release: str, response: Response) -> ReleaseValue:
+    """Return a release with its rules. The answer has its ETag."""
+    found = find_release(app.snapshot(), release)
+    response.headers["ETag"] = found.etag
+    return found
+
+
+@ROUTER.post("/{app}/releases/{release}/rollback")
+def undo_release(app: TheApp, release: str, body: ChangeBody, change: TheChange, response: Response) -> OutcomeValue:
+    """Publish the rules before a release in one step, as `headgate rules rollback --release` does."""
+    outcome = roll_back_release(app.reader, release, change.terms(body), app.proposals.key)
+    response.status_code = 202 if outcome.status is None else 200
+    return outcome
 
 
 @ROUTER.get("/{app}/lists")
@@ -60,14 +101,20 @@ def list_the_streams(app: TheApp) -> tuple[StreamValue, ...]:
     return tuple(list_streams(app.snapshot()))
 
 
-def _page(app: TheApp, limit: int, cursor: int | None, wanted: Callable[[str, str], bool]) -> ChangePage:
-    """Return a page of the changes whose subject and name are wanted. The cursor is an offset of the control topic;
+def audit_page(app: ShownApp, words: Mapping[str, str], limit: int, cursor: int | None) -> ChangePage:
+    """Return a page of changes with these words: ``by`` and ``name`` as parts, ``subject`` exactly."""
+
+    def wanted(one: ChangeValue) -> bool:
+        fits = words["by"].lower() in (one.by or "").lower() and words["name"].lower() in one.name.lower()
+        return fits and (not words["subject"] or one.subject == words["subject"])
+
+    return _page(app, limit, cursor, wanted)
+
+
+def _page(app: ShownApp, limit: int, cursor: int | None, wanted: Callable[[ChangeValue], bool]) -> ChangePage:
+    """Return a page of the changes that are wanted. The cursor is an offset of the control topic;
     the changes of one record are on one page."""
-    left = (
-        one
-        for one in list_changes(app.snapshot())
-        if (cursor is None or one.offset < cursor) and wanted(one.subject, one.name)
-    )
+    left = (one for one in list_changes(app.snapshot()) if (cursor is None or one.offset < cursor) and wanted(one))
     shown = [*islice(left, limit)]
     following = next(left, None)
     while following is not None and shown and following.offset == shown[-1].offset:

@@ -19,6 +19,7 @@ from headgate.web.state.rule_views import (
     select_versions,
 )
 from headgate.web.state.values import DocumentValue, OutcomeValue, RulePage, RuleValue, TestValue, VersionValue
+from rulecore.documents.status import StatusKind
 
 ROUTER = APIRouter(prefix="/api/v1/apps/{app}", tags=["rules"])
 IfMatch = Annotated[str | None, Header(description="The ETag that was read. A change without it is refused (428).")]
@@ -39,24 +40,32 @@ class RuleText(_Body):
     yaml: Annotated[str, Field(description="The rule's document, as in a file.")]
 
 
-class _Change(_Body):
+class RuleCheck(RuleText):
+    """A rule to check."""
+
+    tests: Annotated[bool, Field(description="Run its tests too; false while it is being typed.")] = True
+
+
+class ChangeBody(_Body):
+    """What every change may say."""
+
     why: Annotated[str | None, Field(max_length=1_000, description="The reason, kept in the history.")] = None
     wait_ms: Annotated[int, Field(ge=0, description="Longest wait for the app's answer.")] = 10_000
 
 
-class RulePublication(RuleText, _Change):
+class RulePublication(RuleText, ChangeBody):
     """A version of a rule to publish."""
 
     mode: Annotated[str | None, Field(description="Instead of the document's: live, shadow, canary=10%, ...")] = None
 
 
-class ModeChange(_Change):
+class ModeChange(ChangeBody):
     """Another mode for the newest version."""
 
     mode: Annotated[str, Field(description="live, shadow, canary=10%, paused, draft or retired.")]
 
 
-class RollBack(_Change):
+class RollBack(ChangeBody):
     """The way back to an earlier version."""
 
     to: Annotated[int | None, Field(ge=1, description="The version; null: the one that was live before.")] = None
@@ -72,10 +81,10 @@ class ChangeRequest:
         if_match: IfMatch = None,
         idempotency_key: IdempotencyKey = None,
     ) -> None:
-        self._by, self._etag, self._key = session.subject, if_match, idempotency_key
+        self._by, self._etag, self._key = session, if_match, idempotency_key
         self._most_wait_ms = console.settings.limits.wait_ms
 
-    def terms(self, body: _Change, if_none_match: str | None = None) -> Terms:
+    def terms(self, body: ChangeBody, if_none_match: str | None = None) -> Terms:
         """Return the terms of the change; ``ProblemError`` if its headers contradict each other."""
         if if_none_match is not None and (if_none_match != "*" or self._etag is not None):
             place = ProblemPlace(path="If-None-Match", message="only * is accepted, and no If-Match beside it")
@@ -118,9 +127,9 @@ def list_rules(
 
 
 @ROUTER.post("/rule-checks")
-def check_rule(app: TheApp, console: TheConsole, body: RuleText) -> CheckValue:
+def check_rule(app: TheApp, console: TheConsole, body: RuleCheck) -> CheckValue:
     """Check a rule without publishing it: mistakes with line and column, cost, and its tests."""
-    return check_with_tests(app.snapshot(), body.yaml, console.working)
+    return check_with_tests(app.snapshot(), body.yaml, console.working, tests=body.tests)
 
 
 @ROUTER.get("/rules/{rule}")
@@ -178,7 +187,7 @@ def run_rule_tests(app: TheApp, console: TheConsole, rule: str) -> tuple[TestVal
 
 
 def _answered(response: Response, outcome: OutcomeValue) -> OutcomeValue:
-    """Return the outcome: 200 if the app has answered, 202 if its answer is to come."""
-    response.status_code = 202 if outcome.status is None else 200
+    """Return the outcome: 200 if the change counts, 202 if the app's answer or an approval is to come."""
+    response.status_code = 202 if outcome.status in (None, StatusKind.PROPOSED) else 200
     response.headers["ETag"] = outcome.etag
     return outcome

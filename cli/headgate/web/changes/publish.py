@@ -13,8 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headgate.rules.publish import ChangeNote, rule_change, write_changes
+from headgate.rules.publish import ChangeNote, ControlChange, ControlResponse, rule_change, write_changes
+from headgate.rules.signing import KeyHolder
+from headgate.web.access.rights import ConsoleSession
+from headgate.web.access.roles import Role
 from headgate.web.changes.check import check_text
+from headgate.web.changes.propose import sign_for
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.rule_views import find_etag, find_rule, newest_document
@@ -31,21 +35,23 @@ NEW = "*"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """``etag``: of If-Match, or ``NEW`` for a rule that must not exist yet. ``by``: the author. ``key``: the
+    """``etag``: of If-Match, or ``NEW`` for a rule that must not exist yet. ``by``: the author's session. ``key``: the
     Idempotency-Key. ``wait_ms``: longest wait for the app's answer."""
 
     etag: str | None
-    by: str
+    by: ConsoleSession
     why: str | None = None
     key: str | None = None
     wait_ms: int = 10_000
 
 
 class RuleWriter:
-    """Writes the rules of one app."""
+    """Writes the rules of one app. ``key``: signs each change for its author, as a proposal; None: nobody signs."""
 
-    def __init__(self, reader: AppReader, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._reader, self._now_s = reader, now_s
+    def __init__(
+        self, reader: AppReader, key: KeyHolder | None = None, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._reader, self._key, self._now_s = reader, key, now_s
 
     def publish(self, rule_id: str, text: str, mode: str | None, terms: Terms) -> OutcomeValue:
         """Publish the rule in a YAML text. ``mode``: instead of the one in the text."""
@@ -90,47 +96,70 @@ class RuleWriter:
     # --- the way of a change ------------------------------------------------------------------------------------
 
     def _change(self, rule_id: str, what: str, make: Callable[[Snapshot], Rule], terms: Terms) -> OutcomeValue:
-        digest = hashlib.blake2b(f"{rule_id} {what}".encode(), digest_size=16).hexdigest()
+        digest = change_digest(rule_id, what)
         with self._reader.lock:
             snapshot = self._reader.snapshot()
-            earlier = _earlier(snapshot, terms, digest)
+            earlier = find_request(snapshot, terms, digest)
             offset = -1 if earlier is None else earlier
             if earlier is None:
                 _check_etag(snapshot, rule_id, terms)
                 rule = make(snapshot)
+                check_scope(snapshot, rule, terms.by)
                 request = None if terms.key is None else f"{terms.key} {digest}"
-                note = ChangeNote(terms.by, terms.why, request)
+                note = ChangeNote(terms.by.subject, terms.why, request)
                 topics = self._reader.topics
-                (position,) = write_changes(self._reader.kafka, topics, [rule_change(rule)], note)
+                (position,) = write_changes(self._reader.kafka, topics, [self._record(rule, terms)], note)
                 offset = position.offset
-        return self._outcome(rule_id, offset, terms, repeated=earlier is not None)
+        what_changed = (Subject.RULE, rule_id)
+        return await_outcome(self._reader, what_changed, offset, terms, repeated=earlier is not None, now_s=self._now_s)
 
-    def _outcome(self, rule_id: str, offset: int, terms: Terms, *, repeated: bool) -> OutcomeValue:
-        """Wait for the app's answer. ``ProblemError`` if it has rejected the change."""
-        deadline = self._now_s() + terms.wait_ms / 1000
-        while True:
-            snapshot = self._reader.snapshot()
-            answer = snapshot.answers.get((offset, Subject.RULE.value, rule_id))
-            if answer is not None or self._now_s() >= deadline:
-                break
-            time.sleep(_POLL_S)
-        if answer is not None and answer.status == StatusKind.REJECTED:
-            raise ProblemError(409, ProblemCode.REJECTED, answer.reason or "the app gave no reason")
-        own = (entry.status for entry in snapshot.history.entries if entry.written.control.offset == offset)
-        version = next((status.version for status in own if status.name == rule_id), None)
-        return OutcomeValue(
-            rule=rule_id,
-            version=version or 0,
-            offset=offset,
-            status=None if answer is None else answer.status,
-            reason=None if answer is None else answer.reason,
-            batch=None if answer is None else answer.batch,
-            etag=find_etag(snapshot, rule_id),
-            repeated=repeated,
-        )
+    def _record(self, rule: Rule, terms: Terms) -> ControlChange:
+        if self._key is None:
+            return rule_change(rule)
+        signing = sign_for(self._key, terms.by, self._reader.app.name, [rule])
+        return signing.proposal_change([rule], (), terms.why or "", int(time.time() * 1000))
 
 
-def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
+def change_digest(name: str, what: str) -> str:
+    """Return a digest of a change, by which a repeated request is told from another one with its key."""
+    return hashlib.blake2b(f"{name} {what}".encode(), digest_size=16).hexdigest()
+
+
+def await_outcome(
+    reader: AppReader,
+    changed: tuple[Subject, str],
+    offset: int,
+    terms: Terms,
+    *,
+    repeated: bool,
+    now_s: Callable[[], float] = time.monotonic,
+) -> OutcomeValue:
+    """Wait for the app's answer to the record at ``offset``. ``changed``: its subject and name. ``ProblemError`` if the
+    app has rejected the change."""
+    deadline, (subject, name) = now_s() + terms.wait_ms / 1000, changed
+    while True:
+        snapshot = reader.snapshot()
+        answer = snapshot.answers.get((offset, subject.value, name)) or _of_proposal(snapshot, offset)
+        if answer is not None or now_s() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    if answer is not None and answer.status == StatusKind.REJECTED:
+        raise ProblemError(409, ProblemCode.REJECTED, answer.reason or "the app gave no reason")
+    own = (entry.status for entry in snapshot.history.entries if entry.written.control.offset == offset)
+    version = next((status.version for status in own if status.name == name), None)
+    return OutcomeValue(
+        rule=name,
+        version=version or 0,
+        offset=offset,
+        status=None if answer is None else answer.status,
+        reason=None if answer is None else answer.reason,
+        batch=None if answer is None else answer.batch,
+        etag=find_etag(snapshot, name) if subject is Subject.RULE else "",
+        repeated=repeated,
+    )
+
+
+def find_request(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
     """Return the offset of the record that the same request has written before. ``ProblemError`` if the key belongs to
     another change, or is none."""
     if terms.key is None:
@@ -144,6 +173,24 @@ def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
         detail = f"the key {terms.key} was used for another change, at offset {offset} of the control topic"
         raise ProblemError(422, ProblemCode.KEY_REUSED, detail)
     return offset
+
+
+def _of_proposal(snapshot: Snapshot, offset: int) -> ControlResponse | None:
+    """Return the answer to a signed change that does not count yet."""
+    own = (one.status for one in reversed(snapshot.history.entries) if one.written.control.offset == offset)
+    names = (status.name for status in own if status.subject is Subject.PROPOSAL)
+    found = (snapshot.answers.get((offset, Subject.PROPOSAL.value, name)) for name in names)
+    return next((one for one in found if one is not None and one.status != StatusKind.ACCEPTED), None)
+
+
+def check_scope(snapshot: Snapshot, rule: Rule, by: ConsoleSession) -> None:
+    """Refuse a change of a rule whose tags and owner, before or after, are none of the session's."""
+    held = (one.rule for place, one in snapshot.history.rules.rules.items() if place.rule == rule.id)
+    for one in (rule, *held):
+        if not by.may_change(Role.PUBLISHER, snapshot.app, one.tags, one.owner):
+            tags = ", ".join(one.tags) or "none"
+            detail = f"{by.subject} is not a publisher of rules of {one.owner} with tags {tags}"
+            raise ProblemError(403, ProblemCode.NOT_ALLOWED, detail)
 
 
 def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 from headgate.web.access.roles import Role
 
-SECTIONS = ("overview", "rules", "alerts", "dead letters")
+SECTIONS = (
+    "overview",
+    "rules",
+    "alerts",
+    "keys",
+    "dead letters",
+    "releases",
+    "lists",
+    "streams",
+    "health",
+    "access",
+    "audit",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +43,4 @@ class Frame:
     @property
     def home(self) -> str:
         """The app that the navigation leads to."""
-        return self.app or self.apps[0]
+        return self.app or next(iter(self.apps), "")

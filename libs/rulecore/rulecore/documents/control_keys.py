@@ -16,6 +16,10 @@ BACKFILL_KEY: Final = "backfill/"
 QUARANTINE_KEY: Final = "quarantine/"
 LIST_KEY: Final = "list/"
 LIST_PART_KEY: Final = "part/"
+SIGNER_KEY: Final = "signer/"
+POLICY_KEY: Final = "policy/"
+PROPOSAL_KEY: Final = "proposal/"
+APPROVAL_KEY: Final = "approval/"
 
 _SUBJECTS: Final = {
     RELEASE_KEY: Subject.RELEASE,
@@ -24,6 +28,10 @@ _SUBJECTS: Final = {
     QUARANTINE_KEY: Subject.RULE,
     LIST_KEY: Subject.LIST,
     LIST_PART_KEY: Subject.PART,
+    SIGNER_KEY: Subject.SIGNER,
+    POLICY_KEY: Subject.POLICY,
+    PROPOSAL_KEY: Subject.PROPOSAL,
+    APPROVAL_KEY: Subject.APPROVAL,
     STREAM_KEY: Subject.STREAM,
     DOCUMENT_KEY: Subject.DOCUMENT,
 }

@@ -52,6 +52,11 @@ class StatusKind(Code):
         "A part of a release is kept until the release itself arrives.",
         "Nothing; `headgate rules release` sends all parts.",
     )
+    PROPOSED = (
+        "proposed",
+        "A proposal is signed and valid, and waits for the approvals that a policy asks for.",
+        "Another subject approves it: `headgate rules approve`.",
+    )
     COMPARED = (
         "compared",
         "Counts of a version on trial beside the live version are reported, every `compare_every_ms`.",
@@ -69,6 +74,10 @@ class Subject(enum.StrEnum):
     BACKFILL = "backfill"
     STREAM = "stream"
     DOCUMENT = "document"
+    SIGNER = "signer"
+    POLICY = "policy"
+    PROPOSAL = "proposal"
+    APPROVAL = "approval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,7 @@ class RuleStatus:
 
     ``partition`` and ``offset``: those of the control record; the offset is -1 for a change without a record.
     ``release``: the release that a rule came with. ``compared``: the counts of ``StatusKind.COMPARED``, by name.
+    ``by``: who has signed the change, and who has approved it; None for one that nobody has signed.
     """
 
     name: str
@@ -103,6 +113,7 @@ class RuleStatus:
     release: str | None = None
     compared: Mapping[str, int] | None = None
     incomplete: IncompleteCounts | None = None
+    by: str | None = None
 
 
 def as_reply(status: RuleStatus, record: ControlRecord, epoch: int = 0) -> RuleStatus:
@@ -138,6 +149,8 @@ def status_record(status: RuleStatus) -> Record:
         "rules_epoch": status.rules_epoch,
         "control": {"partition": status.partition, "offset": status.offset},
     }
+    if status.by is not None:
+        body["by"] = status.by
     if status.compared is not None:
         body["compared"] = dict(status.compared)
     if status.incomplete is not None:
@@ -147,8 +160,3 @@ def status_record(status: RuleStatus) -> Record:
         }
         body["incomplete"] = {"since_ms": dict(status.incomplete.since_ms), "counts_from": offsets}
     return Record(STATUS, status.name.encode(), orjson.dumps(body))
-
-
-def answer_record(answer: DocumentAnswer) -> Record:
-    """Return the record for the status lane that answers a published document."""
-    return status_record(answer_status(answer))

@@ -224,6 +224,8 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
             " = to_timestamp('2026-01-05T09:17:00Z')",
             "to_timestamp('01/31/2020 11:59:00 PM', 'MM/dd/yyyy hh:mm:ss a', 'America/New_York')"
             " = to_timestamp('2020-02-01T04:59:00Z')",
+            "to_timestamp('2026-07-05 10:17 Europe/Berlin', 'yyyy-MM-dd HH:mm[:ss[.SSS]] VV')"
+            " = to_timestamp('2026-07-05T08:17:00Z')",
             "to_timestamp('yesterday') is null",
         ),
         "NULL if the text is NULL or does not follow the format",
@@ -257,12 +259,27 @@ FUNCTION_REFERENCE: Mapping[str, FunctionReference] = {
         (
             "date_format(to_timestamp('2026-01-05T22:17:00Z'), 'dd MMM yyyy, hh:mm a') = '05 Jan 2026, 10:17 PM'",
             "date_format(to_timestamp('2026-01-05T22:17:00Z'), 'HH:mmXXX', 'Europe/Berlin') = '23:17+01:00'",
+            "date_format(to_timestamp('2026-07-05T22:17:00Z'), 'HH:mm zzz', 'Europe/Berlin') = '00:17 CEST'",
         ),
         "NULL if the time is NULL, or outside of the years 1 to 9999 (of a zone other than UTC: 1900 to 2099)",
     ),
     "day": FunctionReference("Day of the month in UTC.", "long", ("day(to_timestamp('2026-01-05T10:17:00Z')) = 5",)),
     "dayofyear": FunctionReference(
         "Day of the year in UTC, from 1.", "long", ("dayofyear(to_timestamp('2026-02-01T00:00:00Z')) = 32",)
+    ),
+    "from_json": FunctionReference(
+        "A text of JSON as an array, a map or a struct, with the types of stream files. As in a record, no conversion"
+        " is guessed: a text is no number, and ``1.0`` is not whole; a decimal may be a text, a time is ISO 8601 or"
+        " milliseconds. A member that is missing is NULL, one that the type does not have is left out.",
+        "the type in the second argument",
+        (
+            'from_json(\'{"sku": "a", "n": 2}\', \'struct<sku: string, n: long>\').n = 2',
+            "cardinality(from_json('[{\"n\": 1}, {\"n\": 2}]', 'array<struct<n: long>>')) = 2",
+            "from_json('{\"a\": 1.50}', 'map<string, decimal(9,2)>')['a'] = 1.5",
+            "from_json('{\"n\": \"2\"}', 'struct<n: long>') is null",
+        ),
+        "NULL if the text is NULL, ``null`` or not JSON, or if a value in it is not of its type; in etl the last three"
+        " are dead letters",
     ),
     "from_unixtime": FunctionReference(
         "Seconds since 1970 as text in UTC: ``yyyy-MM-dd HH:mm:ss``, or in the given [pattern](#patterns-of-times).",

@@ -21,7 +21,7 @@ class _Digits(str):
 
 def find_in_json(path: tuple[str | int, ...], text: str) -> str | None:
     """Return the value at a path as text; None if there is none, if it is null, and for text that is not JSON."""
-    if _is_deep(text):
+    if is_deep(text):
         return None
     try:
         value: Any = json.loads(text, parse_float=_Digits, parse_int=_Digits, parse_constant=_reject)
@@ -42,7 +42,7 @@ def _reject(name: str) -> None:
     raise ValueError(name)
 
 
-def _is_deep(text: str) -> bool:
+def is_deep(text: str) -> bool:
     """Return whether brackets are nested too deep. The parser's own limit depends on what calls it."""
     if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
         return False

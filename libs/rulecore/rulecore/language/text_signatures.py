@@ -155,6 +155,18 @@ def _to_json(name: str, operands: Operands) -> Type:
     return STRING
 
 
+def _from_json(name: str, operands: Operands) -> Type:
+    types.check_text(operands[0], name, 0)
+    try:
+        kind = Type.parse(constant_text(name, operands, 1))
+    except ConfigError as error:
+        raise ExpressionTypeError(f"{name}: {error}", "", 1) from None
+    if not kind.is_nested:
+        hint = "of one value: cast(get_json_object(text, '$.name') as long)"
+        raise ExpressionTypeError(f"{name} gives an array, a map or a struct, not {kind}", hint, 1)
+    return kind
+
+
 def _has_double(kind: Type) -> bool:
     inner = [member for _, member in kind.members] + ([kind.element] if kind.element else [])
     return kind == DOUBLE or any(map(_has_double, inner))
@@ -220,6 +232,7 @@ TEXT_FUNCTIONS: Mapping[str, FunctionSignature] = {
     "sha256": FunctionSignature("sha256(text)", 1, 1, text_to_text),
     "hmac_sha256": FunctionSignature("hmac_sha256(text, secret('name'))", 2, 2, _hmac),
     "get_json_object": FunctionSignature("get_json_object(text, '$.a.b[0]')", 2, 2, _get_json_object),
+    "from_json": FunctionSignature("from_json(text, 'struct<name: string, n: long>')", 2, 2, _from_json),
     "to_json": FunctionSignature("to_json(array, map or struct)", 1, 1, _to_json),
     "user_agent_class": FunctionSignature("user_agent_class(text)", 1, 1, text_to_text),
     "ip_network": FunctionSignature("ip_network(ip, bits) or ip_network(ip, bits, bits of IPv6)", 2, 3, _ip_network),

@@ -20,6 +20,7 @@ import polars as pl
 from rulecore.language import ListType
 from rulecore.language.types import Value
 from rulecore.lists.keys import NEVER_MS, Key
+from rulecore.lists.networks import NetworkIndex
 from rulecore.lists.prefilter import BloomFilter
 from streamcore.columnar.polars_types import polars_type
 from streamcore.schema import MAX_DECIMAL_DIGITS, Kind, Type
@@ -33,13 +34,14 @@ class ListEntries:
     """All entries of one version of a list, including expired ones.
 
     ``numbers``: the number of each entry, from 0. By this number: ``lookup_values``, the values that the entries map
-    to, and ``expires_ms``, their expiry times; None if no entry has one.
+    to, and ``expires_ms``, their expiry times; None if no entry has one. ``networks``: of a list of networks.
     """
 
     type: ListType
     numbers: Mapping[Key, int]
     lookup_values: pl.Series | None = None
     expires_ms: Ints | None = None
+    networks: NetworkIndex | None = None
     _ends: list[Ints] = field(default_factory=list, repr=False)
     _filter: list[BloomFilter] = field(default_factory=list, repr=False)
 
@@ -50,8 +52,13 @@ class ListEntries:
         keys: Sequence[Key],
         values: Sequence[Value] | None = None,
         expires_ms: Sequence[int] | None = None,
+        *,
+        of_networks: bool = False,
     ) -> ListEntries:
-        """Build the entries from columns of one length. Of two entries with the same key the last one is kept."""
+        """Build the entries from columns of one length. Of two entries with the same key the last one is kept.
+
+        ``of_networks``: whether the keys are networks, in which addresses are found; ``ListError`` if one is none.
+        """
         numbers = {key: number for number, key in enumerate(keys)}
         lookup_values = None
         if kind.value is not None and values is not None:
@@ -59,7 +66,7 @@ class ListEntries:
         ends = None
         if expires_ms is not None and any(end != NEVER_MS for end in expires_ms):
             ends = np.asarray(expires_ms, np.int64)
-        return cls(kind, numbers, lookup_values, ends)
+        return cls(kind, numbers, lookup_values, ends, NetworkIndex.of(keys) if of_networks else None)
 
     @property
     def filter(self) -> BloomFilter:
@@ -112,6 +119,8 @@ class ListContent:
         """Return the number of a valid entry, else ``_NO_ENTRY``."""
         if not isinstance(key, str | int):
             return _NO_ENTRY
+        if self.entries.networks is not None:
+            return self._number_of_address(str(key))
         number = self.entries.numbers.get(key, _NO_ENTRY)
         ends = self.entries.expires_ms
         return number if number == _NO_ENTRY or ends is None or ends[number] > self.clock_ms else _NO_ENTRY
@@ -139,8 +148,17 @@ class ListContent:
         numbers = self._numbers(_rescale_keys(keys, kind, self.type.of))
         return _null_where(pl.Series(numbers == _NO_ENTRY), values.gather(np.maximum(numbers, 0)))
 
+    def _number_of_address(self, text: str) -> int:
+        networks, ends = self.entries.networks, self.entries.expires_ms
+        assert networks is not None, "of a list of networks"
+        found = networks.find(text, lambda number: ends is None or bool(ends[number] > self.clock_ms))
+        return _NO_ENTRY if found is None else found
+
     def _numbers(self, keys: pl.Series) -> Ints:
         """Return the number of each row's entry, or ``_NO_ENTRY``. Only values that pass the filter are looked up."""
+        if self.entries.networks is not None:
+            known = {text: self._number_of_address(text) for text in keys.drop_nulls().unique().to_list()}
+            return np.fromiter((known.get(text, _NO_ENTRY) for text in keys.to_list()), np.int64, len(keys))
         get, numbers = self.entries.numbers.get, np.full(len(keys), _NO_ENTRY, np.int64)
         rows = self.entries.filter.rows(keys)
         numbers[rows] = np.fromiter(map(get, keys.gather(rows).to_list(), repeat(_NO_ENTRY)), np.int64, len(rows))

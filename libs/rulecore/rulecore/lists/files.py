@@ -32,6 +32,7 @@ from rulecore.documents.yaml_reader import Json, LoadLimits, Problem, SourceLoca
 from rulecore.errors import ListError
 from rulecore.language import ListType
 from rulecore.lists.entries import read_entries
+from rulecore.lists.networks import NetworkIndex
 from rulecore.lists.records import ListHead, decode_head, list_records
 from rulecore.settings import ListLimits
 from streamcore.schema import Kind
@@ -141,6 +142,8 @@ def _check_entries(found: ListFile, where: str, lines: _EntryLocations, limits: 
         return Problem(where, SourceLocation(1, 1), "entries", message)
     try:
         keys = read_entries(found.entries, found.head.type).keys
+        if found.head.networks:
+            NetworkIndex.of(keys)
     except ListError as error:
         message = str(error)
         match = _ENTRY.match(message)

@@ -7,10 +7,10 @@ names the parts, which together with the head's own ``entries`` are the list. Th
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 import orjson
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rulecore.documents.base import DocumentModel
 from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY
@@ -21,7 +21,7 @@ from rulecore.language import ListType
 from rulecore.language.ast import ListName, TypeText
 from rulecore.language.types import LIST_ENTRY_KINDS
 from rulecore.lists.entries import MOST_PARTS, part_bytes, part_digest, to_parts
-from streamcore.schema import Type
+from streamcore.schema import Kind, Type
 from streamcore.settings import describe_error
 
 INLINE_ENTRIES: Final = 200
@@ -47,6 +47,13 @@ class ListHead(DocumentModel):
         TypeText | None,
         Field(description="Type of the value that each entry maps to; absent in a list without values."),
     ] = None
+    networks: Annotated[
+        bool,
+        Field(
+            description="Whether the entries are networks, such as 10.0.0.0/8: an address is found as the entry of the "
+            "longest prefix that contains it."
+        ),
+    ] = False
     parts: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")], ...],
         Field(strict=False, max_length=MOST_PARTS),
@@ -65,6 +72,12 @@ class ListHead(DocumentModel):
             raise ValueError(f"a list of {of}: its entries are of {', '.join(LIST_ENTRY_KINDS)}")
         return of
 
+    @model_validator(mode="after")
+    def _check_networks(self) -> Self:
+        if self.networks and self.of.kind is not Kind.STRING:
+            raise ValueError(f"a list of networks has texts as entries: of: string, not {self.of}")
+        return self
+
     @field_validator("parts")
     @classmethod
     def _check_distinct(cls, parts: tuple[str, ...]) -> tuple[str, ...]:
@@ -78,8 +91,9 @@ class ListHead(DocumentModel):
         return ListType(self.list, self.of, self.value)
 
     def canonical(self) -> bytes:
-        """Return the bytes of the record, with sorted keys and with the defaults."""
-        return orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+        """Return the bytes of the record, with sorted keys and defaults; ``networks``, which is newer, if it is set."""
+        left_out = None if self.networks else {"networks"}
+        return orjson.dumps(self.model_dump(mode="json", exclude=left_out), option=orjson.OPT_SORT_KEYS)
 
 
 def decode_head(value: bytes, max_bytes: int) -> ListHead:

@@ -93,7 +93,7 @@ def _join_parts(head: ListHead, columns: Sequence[EntryColumns]) -> ListEntries:
     keys = [key for part in columns for key in part.keys]
     values = [value for part in columns for value in part.lookup_values]
     ends = [end for part in columns for end in part.expires_ms]
-    entries = ListEntries.of(head.type, keys, values, ends)
+    entries = ListEntries.of(head.type, keys, values, ends, of_networks=head.networks)
     if len(entries.numbers) != len(keys):
         seen: set[str | int] = set()
         twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]

@@ -66,6 +66,7 @@ _FAILING = frozenset(
         "url_decode",
         "unbase64",
         "ip_network",
+        "from_json",
     }
 )
 #: Functions that may return a value for a NULL operand, or NULL without a failure.

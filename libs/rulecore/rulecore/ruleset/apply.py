@@ -6,21 +6,34 @@ neither events nor the state of rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rulecore.backfill import Backfill, BackfillRows, decode_backfill, decode_part, decode_parts
 from rulecore.compile.cache import ChangeBytes, compile_version, decode_part_cached, with_canonical_bytes
 from rulecore.compile.rule import RuleLimits
-from rulecore.documents.control_keys import BACKFILL_KEY, QUARANTINE_KEY, RELEASE_KEY, STAGED_KEY, parse_key
+from rulecore.documents.control_keys import (
+    APPROVAL_KEY,
+    BACKFILL_KEY,
+    POLICY_KEY,
+    PROPOSAL_KEY,
+    QUARANTINE_KEY,
+    RELEASE_KEY,
+    SIGNER_KEY,
+    STAGED_KEY,
+    parse_key,
+)
 from rulecore.documents.loading import decode_record
 from rulecore.documents.quarantine import decode_quarantine
-from rulecore.documents.releases import RuleRelease, decode_release, digest_part
+from rulecore.documents.releases import RuleChange, RuleRelease, decode_release, digest_part
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
-from rulecore.errors import ExpressionError, RuleError, RuleSetError
+from rulecore.errors import RuleError, RuleSetError
+from rulecore.governance.documents import ProposalDocument
+from rulecore.governance.table import GovernanceTable, Need
+from rulecore.ruleset.approvals import Approvals, apply_changes, check_change, error_text
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import find_stream
 from streamcore.kernel import ControlRecord
@@ -34,13 +47,14 @@ class RuleSetUpdate:
 
     versions: VersionTable
     staged: dict[str, bytes]
+    governance: GovernanceTable
     backfills: list[BackfillRows] = field(default_factory=list)
     restaged: bool = False
 
     @property
     def touched(self) -> bool:
         """Return whether anything has changed that must be stored."""
-        return self.versions.touched or self.restaged or bool(self.backfills)
+        return self.versions.touched or self.restaged or bool(self.backfills) or self.governance.touched
 
     @property
     def _limits(self) -> RuleLimits:
@@ -67,12 +81,18 @@ class RuleSetUpdate:
             yield self._stage_part(key.removeprefix(STAGED_KEY), value)
         elif key.startswith(RELEASE_KEY):
             yield from self._apply_release(key.removeprefix(RELEASE_KEY), value)
+        elif key.startswith((SIGNER_KEY, POLICY_KEY, PROPOSAL_KEY, APPROVAL_KEY)):
+            approvals = Approvals(self.versions, self.governance)
+            statuses = approvals.apply(key, value)
+            self.versions = approvals.versions
+            yield from statuses
         else:
             yield self._apply_rule(key, value)
 
     def _apply_rule(self, name: str, value: bytes | None) -> RuleStatus:
         """Publish a version of a rule, or delete the rule if ``value`` is None."""
         if value is None:
+            check_change(self.versions, self.governance, RuleChange(delete=name))
             return self.versions.delete(name)
         self.versions.check_room(name)  # before the record is decoded: however many are too many, each costs little
         rule: Rule | None = None
@@ -80,7 +100,9 @@ class RuleSetUpdate:
             rule = decode_record(value, self._limits.record_bytes)
             if name != rule.id:
                 raise RuleSetError(f"the record's key is {name!r} and the rule's id {rule.id!r}; they must be the same")
-            return self.versions.put(rule, canonical_json(rule))
+            canonical = canonical_json(rule)
+            check_change(self.versions, self.governance, RuleChange(rule=rule), canonical)
+            return self.versions.put(rule, canonical)
         except RuleError as error:
             version, mode = (None, None) if rule is None else (rule.version, rule.mode_text)
             return RuleStatus(name, version, StatusKind.REJECTED, error_text(error), 0, 0, 0, mode=mode)
@@ -159,7 +181,7 @@ class RuleSetUpdate:
         if release.release != name:
             raise RuleSetError(f"the record's key names release {name!r} and its value {release.release!r}")
         draft = self.versions.copy()
-        statuses, rejected = _apply_changes(draft, self._changes(release))
+        statuses, rejected = apply_changes(draft, self._changes(release), self.governance)
         self._drop_parts(release)
         if rejected:
             more = f"\nand {len(rejected) - _REASONS} more" if len(rejected) > _REASONS else ""
@@ -179,31 +201,20 @@ class RuleSetUpdate:
             yield from decode_part_cached(self.staged[digest])
         yield from map(with_canonical_bytes, release.changes)
 
+    def need_of(self, proposal: ProposalDocument) -> Need:
+        """Return what all changes of a proposal together need."""
+        return Approvals(self.versions, self.governance).need(proposal)
+
+    def end_emergencies(self) -> list[RuleStatus]:
+        """Take back the versions whose emergency ends now; return their statuses."""
+        return Approvals(self.versions, self.governance).end_emergencies()
+
     def _drop_parts(self, release: RuleRelease) -> None:
         for digest in release.parts:
             self._drop_part(digest)
 
     def _drop_part(self, digest: str) -> None:
         self.restaged |= self.staged.pop(digest, None) is not None
-
-
-def _apply_changes(versions: VersionTable, changes: Iterable[ChangeBytes]) -> tuple[list[RuleStatus], list[str]]:
-    """Apply the valid changes; return their statuses, and the errors of the others."""
-    statuses: list[RuleStatus] = []
-    rejected: list[str] = []
-    for change, version in changes:
-        try:
-            statuses.append(
-                versions.delete(change.delete) if change.rule is None else versions.put(change.rule, version)
-            )
-        except RuleError as error:
-            rejected.append(f"{change.delete or (change.rule and change.rule.id)}: {error_text(error)}")
-    return statuses, rejected
-
-
-def error_text(error: RuleError) -> str:
-    """Return the message for the rule's author: with the marked source line if the error is in an expression."""
-    return error.render() if isinstance(error, ExpressionError) else str(error)
 
 
 def _release_status(name: str, kind: StatusKind, reason: str | None) -> RuleStatus:

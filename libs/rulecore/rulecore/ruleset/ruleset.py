@@ -22,10 +22,14 @@ from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.slots import EVALUATED, Slot, VersionSlot, version_key
 from rulecore.documents.status import REASON_CHARACTERS, RuleStatus
 from rulecore.errors import RuleError
+from rulecore.governance.documents import ProposalDocument
+from rulecore.governance.state import Governance
+from rulecore.governance.table import GovernanceTable, Need
 from rulecore.language import ListType
 from rulecore.lists.list_columns import ListColumn, distinct
 from rulecore.matching.matcher import EventMatcher
-from rulecore.ruleset.apply import RuleSetUpdate, error_text
+from rulecore.ruleset.apply import RuleSetUpdate
+from rulecore.ruleset.approvals import error_text
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import stream_names
 from streamcore.kernel import ControlRecord
@@ -45,7 +49,7 @@ class RuleSet:
     between two starts, a stored version may no longer compile, and is in quarantine until a new version comes.
     ``quarantined``: the reason, by ``id@version``. ``expired``: the ``id@version`` of versions past their ``effective``
     end. ``staged``: the parts of releases and backfills that are not yet published, by digest. ``lists``: the types of
-    the lists that rules may use. ``backfills``: the backfills of the last change.
+    the lists that rules may use. ``backfills``: the backfills of the last change. ``governance``: who has to agree.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -56,6 +60,7 @@ class RuleSet:
     quarantined: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     expired: frozenset[str] = frozenset()
     staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    governance: Governance = field(default_factory=Governance)
     rules: Mapping[VersionSlot, CompiledRule] = field(
         default_factory=lambda: MappingProxyType({}), compare=False, repr=False
     )
@@ -104,6 +109,7 @@ class RuleSet:
             quarantined=MappingProxyType(reasons),
             expired=frozenset(header["expired"]),
             staged=MappingProxyType(staged),
+            governance=Governance.restore(values),
             rules=MappingProxyType(rules),
             lists=MappingProxyType(dict(lists or {})),
         )
@@ -146,6 +152,7 @@ class RuleSet:
         }
         pairs = [(f"{_RULE}{position}", value) for position, value in self.stored.items()]
         pairs += [(f"{_STAGED}{digest}", value) for digest, value in self.staged.items()]
+        pairs += self.governance.records()
         return (*sorted(pairs), (_SET, orjson.dumps(header, option=orjson.OPT_SORT_KEYS)))
 
     # --- change -------------------------------------------------------------------------------------------------
@@ -160,25 +167,26 @@ class RuleSet:
         if not _LAST or _LAST[0][0] != arguments:
             update = self._start_update(clock_ms)
             statuses = [status for record in records for status in update.apply_record(record)]
-            _LAST.append((arguments, self._result(update, [*statuses, *update.versions.advance_time()])))
+            statuses += [*update.end_emergencies(), *update.versions.advance_time()]
+            _LAST.append((arguments, self._result(update, statuses)))
         return _LAST[0][1]
 
     def _start_update(self, clock_ms: int) -> RuleSetUpdate:
         """Return an update that starts from copies of this set's tables."""
         context = CompileContext.of(self.streams, self.limits, self.lists)
         versions = VersionTable.copy_from(context, clock_ms, self.stored, self.rules, self.quarantined, self.expired)
-        return RuleSetUpdate(versions, dict(self.staged))
+        return RuleSetUpdate(versions, dict(self.staged), GovernanceTable.copy_from(self.governance, clock_ms))
 
     def at_time(self, clock_ms: int) -> tuple[RuleSet, tuple[RuleStatus, ...]]:
         """Return the set at this time, and the statuses of the versions that became effective or expired."""
         return self.apply((), clock_ms) if clock_ms >= self.boundary_ms() else (self, ())
 
     def boundary_ms(self) -> int:
-        """Return the next time at which a version becomes effective or expires, in epoch milliseconds."""
+        """Return the next time at which a version becomes effective or expires, or an emergency ends, in epoch
+        milliseconds."""
         if not self._boundary_cache:
-            self._boundary_cache.append(
-                min((ms for p, c in self.rules.items() for ms in self._effective_times(p, c)), default=_NEVER)
-            )
+            times = (ms for p, c in self.rules.items() for ms in self._effective_times(p, c))
+            self._boundary_cache.append(min(self.governance.next_end_ms(), min(times, default=_NEVER)))
         return self._boundary_cache[0]
 
     def _effective_times(self, position: VersionSlot, rule: CompiledRule) -> Iterable[int]:
@@ -208,6 +216,7 @@ class RuleSet:
             quarantined=MappingProxyType(update.versions.quarantined),
             expired=frozenset(update.versions.expired),
             staged=MappingProxyType(update.staged),
+            governance=update.governance.state() if update.governance.touched else self.governance,
             rules=MappingProxyType(update.versions.rules),
             backfills=tuple(update.backfills),
             _matchers={key: m for key, m in self._matchers.items() if key[0] not in update.versions.streams},
@@ -227,6 +236,10 @@ class RuleSet:
         reasons = MappingProxyType({**self.quarantined, name: reason[:REASON_CHARACTERS]})
         kept = {key: m for key, m in self._matchers.items() if key[0] != rule.rule.on}
         return replace(self, quarantined=reasons, _matchers=kept, _with_state_cache=[])
+
+    def need_of(self, proposal: ProposalDocument) -> Need:
+        """Return what all changes of a proposal together need now."""
+        return self._start_update(0).need_of(proposal)
 
     # --- questions ----------------------------------------------------------------------------------------------
 

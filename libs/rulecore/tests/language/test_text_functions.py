@@ -8,8 +8,9 @@ import hashlib
 import hmac
 import ipaddress
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote_plus, urlsplit
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from rulecore.errors import ExpressionError
 from rulecore.language import Scope, evaluate, fingerprint, parse, render
 from rulecore.language.columnar.compiler import to_polars
+from rulecore.language.physical import to_logical
 from streamcore.errors import ConfigError
 from streamcore.schema import LONG, STRING, TIMESTAMP
 
@@ -70,6 +72,62 @@ def test_times_are_written_and_read_as_datetime_does(times: list[int], zone: str
     texts = [text for text, is_whole in zip(written, whole, strict=True) if text is not None and is_whole]
     back = [datetime.strptime(t, "%d/%b/%Y:%H:%M:%S.%f %z") for t in texts]
     assert column(f"to_timestamp(s, '{pattern}')", texts) == [(m - EPOCH) // timedelta(milliseconds=1) for m in back]
+
+
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4_000_000_000), st.sampled_from(ZONES)), min_size=1, max_size=6))
+def test_times_that_name_their_zone_are_read_as_zoneinfo_does(times: list[tuple[int, str]]) -> None:
+    local = [datetime.fromtimestamp(second, ZoneInfo(zone)) for second, zone in times]
+    texts = [f"{one:%Y-%m-%d %H:%M:%S} {zone}" for one, (_, zone) in zip(local, times, strict=True)]
+    first = [one.replace(fold=0).timestamp() * 1000 for one in local]  # a time that exists twice is the earlier one
+    assert column("to_timestamp(s, 'yyyy-MM-dd HH:mm:ss VV')", texts) == first
+    assert column("to_timestamp(s, 'yyyy-MM-dd HH:mm:ss[ zzz]')", texts) == first
+    sure = [f"{f'{one:%Y-%m-%d %H:%M:%S%z}'[:22]}:{f'{one:%z}'[3:5]} {zone}"
+            for one, (_, zone) in zip(local, times, strict=True)]  # fmt: skip
+    assert column("to_timestamp(s, 'yyyy-MM-dd HH:mm:ssxxx VV')", sure) == [second * 1000 for second, _ in times]
+
+
+@settings(max_examples=60, deadline=None)
+@given(TIMES, st.sampled_from(ZONES[1:3]))
+def test_zones_are_written_as_zoneinfo_names_them(times: list[int], zone: str) -> None:
+    recent = [ms % 4_000_000_000_000 for ms in times]
+    local = [datetime.fromtimestamp(ms // 1000, ZoneInfo(zone)) for ms in recent]
+    assert column(f"date_format(at, 'zzz', '{zone}')", recent, "at") == [one.tzname() for one in local]
+    assert column(f"date_format(at, 'yy[ VV]', '{zone}')", recent, "at") == [f"{one:%y} {zone}" for one in local]
+
+
+@settings(max_examples=60, deadline=None)
+@given(TIMES, st.sampled_from([10, 16, 19, 23]))
+def test_optional_parts_of_a_time_may_be_missing(times: list[int], length: int) -> None:
+    moments = [EPOCH + timedelta(milliseconds=ms) for ms in times]
+    texts = [f"{m.year:04d}{m:-%m-%d %H:%M:%S}.{m.microsecond // 1000:03d}"[:length] for m in moments]
+    unit = {10: 86_400_000, 16: 60_000, 19: 1_000, 23: 1}[length]
+    wrong = ["", "2026-01-05 ", "2026-01-05 10:17:", "2026-01-05 10:17:01.5"]
+    found = column("to_timestamp(s, 'yyyy-MM-dd[ HH:mm[:ss[.SSS]]]')", [*texts, *wrong])
+    assert found == [*(ms // unit * unit for ms in times), *[None] * len(wrong)]
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "iso"),
+    [
+        ("05/01/2026 01:05 PM", "dd/MM/yyyy[ hh:mm a]", "2026-01-05T13:05:00Z"),
+        ("05/01/2026", "dd/MM/yyyy[ hh:mm a]", "2026-01-05T00:00:00Z"),
+        ("2026-07-05 10:17 PDT", "yyyy-MM-dd HH:mm z", "2026-07-05T17:17:00Z"),
+        ("2026-07-05 10:17 CET", "yyyy-MM-dd HH:mm z", "2026-07-05T09:17:00Z"),
+        ("2026-07-05 10:17 -08:30", "yyyy-MM-dd HH:mm VV", "2026-07-05T18:47:00Z"),
+        ("2026-07-05T10:17:00.123456", r"yyyy-MM-dd\'T\'HH:mm:ss[.SSS][.SSSSSS]", "2026-07-05T10:17:00.123Z"),
+        ("2026-07-05 10:17 Z", "yyyy-MM-dd HH:mm[ VV][ XXX]", "2026-07-05T10:17:00Z"),
+        ("2026-07-05 10:17 localtime", "yyyy-MM-dd HH:mm VV", None),
+        ("2026-07-05 10:17 ../etc/passwd", "yyyy-MM-dd HH:mm VV", None),
+        ("2026-07-05 10:17 NOPE", "yyyy-MM-dd HH:mm zzz", None),
+    ],
+)
+def test_a_time_with_optional_parts_and_zones(text: str, pattern: str, iso: str | None) -> None:
+    wanted = None if iso is None else (datetime.fromisoformat(iso) - EPOCH) // timedelta(milliseconds=1)
+    assert column(f"to_timestamp(s, '{pattern}')", [text, None]) == [wanted, None]
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,6 +203,74 @@ def test_a_value_of_json_is_the_one_at_its_path(value: Any) -> None:
         expected = None if found is None else found if isinstance(found, str) else shown
         quoted = path.replace("'", "\\'")
         assert column(f"get_json_object(s, '{quoted}')", [text]) == [expected]
+
+
+def json_column(kind: str, texts: Sequence[str | None]) -> list[Any]:
+    """Return what ``from_json`` makes of texts, which the reference gives as well."""
+    tree = parse(f"from_json(s, '{kind}')", SCOPE, expect=None)
+    frame = pl.DataFrame({"s": pl.Series(texts, dtype=pl.String)})
+    found = [to_logical(value, tree.type) for value in frame.select(to_polars(tree).alias("x"))["x"].to_list()]
+    assert found == [evaluate(tree, {"s": text}) for text in texts]
+    return found
+
+
+NUMBERS = st.sampled_from(["0", "-0", "1.0", "1e3", "12.345", "1e400", "-9223372036854775808", "9223372036854775808",
+                           "0.5e-1", "123456789012345678", "1e-9999", "00", "1.", "true", "null",
+                           "1767608220000"])  # fmt: skip
+LEAVES = (
+    NUMBERS | NUMBERS.map(lambda text: f'"{text}"') | st.sampled_from(['"2026-01-05T10:17:00Z"', '"x"', '""', "{}"])
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]")
+        | st.lists(st.tuples(st.sampled_from("abc"), inner), max_size=3).map(
+            lambda pairs: "{" + ",".join(f'"{name}": {value}' for name, value in pairs) + "}"
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["long", "double", "decimal(9,2)", "string", "boolean", "timestamp", "array<long>"]),
+    st.sampled_from(["array<{0}>", "map<string, {0}>", "struct<a: {0}, b: array<{0}>>"]),
+    st.lists(VALUES, min_size=1, max_size=4),
+)
+def test_from_json_is_that_of_the_reference(kind: str, outer: str, texts: list[str]) -> None:
+    json_column(outer.format(kind), texts)
+
+
+def test_from_json_gives_types_and_guesses_none() -> None:
+    kind = "struct<a: long, b: array<decimal(9,2)>>"
+    texts = [
+        '{"a": 1, "b": ["1.50", 2], "c": 3}',
+        "{}",
+        '{"a": 1.0}',
+        '{"a": "1"}',
+        "null",
+        "{",
+        '{"a": 1, "a": 2}',
+        None,
+    ]
+    assert json_column(kind, [*texts]) == [
+        {"a": 1, "b": [Decimal("1.50"), Decimal(2)]},
+        {"a": None, "b": None},
+        *[None] * 6,
+    ]
+    deep = "[" * 5_000 + "]" * 5_000
+    assert json_column("array<long>", ['{"a": NaN}', deep, "[1, 2] x", '["\\ud800"]', "[]"]) == [*[None] * 4, []]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=4), TEXTS)
+def test_from_json_reads_what_to_json_and_the_standard_library_write(
+    numbers: list[int | None], names: list[str]
+) -> None:
+    assert json_column("array<long>", [json.dumps(numbers)]) == [numbers]
+    record = {name: [name] for name in names}
+    assert json_column("map<string, array<string>>", [json.dumps(record, ensure_ascii=False)]) == [record]
 
 
 def test_text_that_is_not_json_has_no_values() -> None:

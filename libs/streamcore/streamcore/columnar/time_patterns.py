@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from streamcore.schema.time_patterns import MONTHS, TimeField, TimePattern
+from streamcore.schema.time_patterns import MONTHS, TimeField, TimePattern, find_zone
 
 _DAY_MS = 86_400_000
 _MIN_MS, _MAX_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
@@ -23,37 +23,75 @@ _HALF_DAY = {f"{hour:02d}{half}": f"{hour % 12 + 12 * (half == 'pm'):02d}" for h
 
 
 def read_pattern(text: pl.Expr, pattern: TimePattern, zone: str) -> pl.Expr:
-    """Return epoch ms; NULL for text that does not follow the pattern. ``zone``: of times without an offset."""
+    """Return epoch ms; NULL for text that does not follow the pattern. ``zone``: of times without an offset or zone."""
     groups = text.str.extract_groups(pattern.regex() + r"\z")
+    if pattern.has("zone"):
+        own = [_group(number).alias(field.symbol) for number, field in _places(pattern, "zone")]
+        parts = groups.struct.with_fields(_as_iso(pattern).alias("iso"), pl.struct(own).alias("zones"))
+        return parts.map_batches(lambda found: _in_own_zones(found, zone), return_dtype=pl.Int64, is_elementwise=True)
     iso = groups.struct.with_fields(_as_iso(pattern).alias("iso")).struct.field("iso")
     record = pl.struct(iso.alias("iso"))
     return record.struct.with_fields(read_iso(pl.field("iso"), zone).alias("ms")).struct.field("ms")
 
 
+def _in_own_zones(found: pl.Series, zone: str) -> pl.Series:
+    """Return epoch ms of times that name their zones. ``found``: structs of ``iso`` and ``zones``, names by symbol."""
+    rows = found.struct.unnest().select("iso", "zones").with_row_index("row").unnest("zones")
+    symbols = rows.columns[2:]
+    times = list[pl.DataFrame]()
+    for names, part in rows.group_by(symbols):
+        # The first name counts, as the first field of a name does.
+        given = [find_zone(str(name), symbol) for symbol, name in zip(symbols, names, strict=True) if name is not None]
+        own = given[0] if given else zone
+        if own is None:
+            ms = pl.lit(None, dtype=pl.Int64)
+        elif isinstance(own, int):
+            has_offset = pl.col("iso").str.contains(_ENDS_WITH_OFFSET)
+            ms = read_iso(pl.col("iso"), "UTC") - pl.when(~has_offset).then(own).otherwise(0)
+        else:
+            ms = read_iso(pl.col("iso"), own)
+        times.append(part.select("row", ms.alias("ms")))
+    if not times:
+        return pl.Series(found.name, [], dtype=pl.Int64)
+    return pl.concat(times).sort("row")["ms"].rename(found.name)
+
+
+_ENDS_WITH_OFFSET = r"T.*(?:Z|[+-][0-9:]+)\z"
+
+
+def _places(pattern: TimePattern, name: str) -> list[tuple[int, TimeField]]:
+    """Return the fields of a name with the numbers of their groups, in order."""
+    return [(number, field) for number, field in enumerate(pattern.fields, 1) if field.name == name]
+
+
+def _group(number: int) -> pl.Expr:
+    return pl.field(str(number))
+
+
 def _as_iso(pattern: TimePattern) -> pl.Expr:
     """Return the ISO 8601 text of the groups of a pattern, which are the fields of a struct."""
-    places = {field.name: (number, field) for number, field in enumerate(pattern.fields, 1)}
 
     def part(name: str, default: str = "00", width: int = 2) -> pl.Expr:
-        if name not in places:
-            return pl.lit(default)
-        return pl.field(str(places[name][0])).str.zfill(width)
+        given = [_group(number).str.zfill(width) for number, _ in _places(pattern, name)]
+        return pl.coalesce([*given, pl.lit(default)]) if given else pl.lit(default)
 
-    year, month = part("year"), part("month")
-    if places["year"][1].symbol == "yy":
-        year = pl.lit("20") + year
-    if len(places["month"][1].symbol) > 2:
-        month = pl.field(str(places["month"][0])).str.head(3).str.to_lowercase().replace_strict(_MONTH_NUMBERS)
+    ((of_year, year_field),) = _places(pattern, "year")
+    ((of_month, month_field),) = _places(pattern, "month")
+    ((of_day, _),) = _places(pattern, "day")
+    year = _group(of_year) if year_field.symbol != "yy" else pl.lit("20") + _group(of_year)
+    month = _group(of_month).str.zfill(2)
+    if len(month_field.symbol) > 2:
+        month = _group(of_month).str.head(3).str.to_lowercase().replace_strict(_MONTH_NUMBERS)
     hour = part("hour")
-    if "half of the day" in places:
-        half = pl.field(str(places["half of the day"][0])).str.to_lowercase()
-        key = part("hour of half a day") + half
-        hour = key.replace_strict(_HALF_DAY, default=None, return_dtype=pl.String)
-    written = [year, pl.lit("-"), month, pl.lit("-"), part("day"), pl.lit("T"), hour, pl.lit(":")]
+    if pattern.has("half of the day"):
+        half = pl.coalesce([_group(number) for number, _ in _places(pattern, "half of the day")]).str.to_lowercase()
+        twelve = pl.coalesce([_group(number).str.zfill(2) for number, _ in _places(pattern, "hour of half a day")])
+        read = (twelve + half).replace_strict(_HALF_DAY, default=None, return_dtype=pl.String)
+        hour = pl.when(half.is_null()).then(pl.lit("00")).otherwise(read)
+    written = [year, pl.lit("-"), month, pl.lit("-"), _group(of_day).str.zfill(2), pl.lit("T"), hour, pl.lit(":")]
     written += [part("minute"), pl.lit(":"), part("second"), pl.lit("."), part("fraction", "000", 1)]
-    if "offset" in places:
-        offset = pl.field(str(places["offset"][0]))
-        written.append(pl.lit("Z") if places["offset"][1].symbol == "z" else offset)
+    if offsets := _places(pattern, "offset"):
+        written.append(pl.coalesce([*(_group(number) for number, _ in offsets), pl.lit("")]))
     return pl.concat_str(written)
 
 
@@ -115,28 +153,31 @@ def _moment(ms: pl.Expr, zone: str) -> pl.Expr:
 _DIRECTIVES = {
     "yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "d": "%-d",
     "HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "a": "%p", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S",
-    "Z": "%z", "XXX": "%:z", "XX": "%z", "X": "%z", "xxx": "%:z", "E": "%a", "EEE": "%a", "EEEE": "%A",
+    "Z": "%z", "XXX": "%:z", "XX": "%z", "X": "%z", "xxx": "%:z", "z": "%Z", "zz": "%Z", "zzz": "%Z", "E": "%a",
+    "EEE": "%a", "EEEE": "%A",
 }  # fmt: skip
 
 
 def write_pattern(ms: pl.Expr, pattern: TimePattern, zone: str) -> pl.Expr:
     """Return a time as text in a zone; NULL outside of the years 1 to 9999 (of a zone but UTC, 1900 to 2099).
 
-    ``z`` is the zone's name as it is given. The parts of the text are written one by one, since ``strftime`` has no
+    The parts of the text are written one by one, since ``strftime`` has no
     directive for a fraction of any length, or for an offset that is ``Z``.
     """
     moment, parts = _moment(ms, zone), list[pl.Expr]()
     plain = ""
-    for element in pattern.elements:
+    for element in pattern.written:
         if isinstance(element, str):
             plain += element.replace("%", "%%")
+        elif element.symbol == "VV":
+            plain += zone
         elif element.name not in ("fraction", "offset"):
             plain += _DIRECTIVES[element.symbol]
         else:
             parts += [moment.dt.strftime(plain)] if plain else []
             plain = ""
             is_fraction = element.name == "fraction"
-            parts.append(_fraction(ms, len(element.symbol)) if is_fraction else _offset(moment, element, zone))
+            parts.append(_fraction(ms, len(element.symbol)) if is_fraction else _offset(moment, element))
     parts += [moment.dt.strftime(plain)] if plain else []
     return pl.concat_str([pl.when(moment.is_not_null()).then(pl.lit("")), *parts], ignore_nulls=False)
 
@@ -146,9 +187,7 @@ def _fraction(ms: pl.Expr, digits: int) -> pl.Expr:
     return text.str.head(digits) if digits <= 3 else text.str.pad_end(digits, "0")
 
 
-def _offset(moment: pl.Expr, element: TimeField, zone: str) -> pl.Expr:
-    if element.symbol == "z":
-        return pl.lit(zone)
+def _offset(moment: pl.Expr, element: TimeField) -> pl.Expr:
     text = moment.dt.strftime(_DIRECTIVES[element.symbol])
     if element.symbol == "X":
         text = text.str.replace(r"00\z", "")

@@ -97,8 +97,9 @@ class StreamSchema:
 
     ``event_time`` names a non-null timestamp field. ``keys`` are the keys that events are routed by: each is a
     tuple of field names, and a keyed operator (a rule's ``group_by``) must contain every field of one of them.
-    The empty key ``()`` routes every event to one shard. ``zone`` is the IANA zone of timestamps written
-    without an offset. ``envelope``: what the records have around the events. ``when``: which records of the topic are
+    The empty key ``()`` routes every event to one shard. ``has_keys``: whether the stream file names keys, which a
+    rules app needs; without them there is the empty key. ``zone`` is the IANA zone of timestamps written without an
+    offset. ``envelope``: what the records have around the events. ``when``: which records of the topic are
     events of the stream; None: all, or those that no other stream of the topic takes. ``is_part``: the fields in the
     values of records alone (``streamcore.schema.record_layout``), perhaps without the event time and without keys.
 
@@ -120,6 +121,7 @@ class StreamSchema:
     deduplicate_ms: int | None = None
     time_fallback: bool = False
     version: int = dataclasses.field(default=1, compare=False)
+    has_keys: bool = dataclasses.field(default=True, compare=False)
     #: What is read of a record; the numbers are those of ``fields``.
     tree: PathTree = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -248,8 +250,10 @@ class StreamSchema:
         if unknown := set(document) - known:
             raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")
         name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
-        if not isinstance(name, str) or not isinstance(fields, Mapping) or not isinstance(keys, list):
-            raise ConfigError("stream: needs name (text), fields (name: type) and keys (list of lists of field names)")
+        if not isinstance(name, str) or not isinstance(fields, Mapping):
+            raise ConfigError("stream: needs name (text) and fields (name: type)")
+        if not isinstance(keys, list) and keys is not None:
+            raise ConfigError(f"stream {name}: keys is a list of lists of field names")
         if UNION in name:
             raise ConfigError(f"stream name {name!r}: use a-z, 0-9 and _, at most 63")
         event_id, zone = document.get("event_id"), document.get("zone", "UTC")
@@ -265,7 +269,10 @@ class StreamSchema:
             fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
             event_time=event_time,
             time_fallback=time_fallback,
-            keys=tuple(tuple(str(c) for c in key) if isinstance(key, list) else (str(key),) for key in keys),
+            keys=tuple(tuple(str(c) for c in key) if isinstance(key, list) else (str(key),) for key in keys)
+            if keys is not None
+            else ((),),
+            has_keys=keys is not None,
             event_id=None if event_id is None else str(event_id),
             zone=str(zone),
             envelope=None if envelope is None else Envelope(str(envelope)),

@@ -22,12 +22,15 @@ import polars as pl
 
 from rulecore.language.ast import Call, Literal, SecretRef
 from rulecore.language.columnar.operators import ComputedOperand, let
-from rulecore.language.json_texts import find_in_json
+from rulecore.language.json_texts import MAX_JSON_DEPTH, find_in_json
 from rulecore.language.physical import to_logical
 from rulecore.language.secrets import find_key
 from rulecore.language.text_signatures import parse_json_path, parse_replacement
 from rulecore.language.user_agents import AGENT_CLASSES, OTHER_AGENT
-from streamcore.schema import Kind, Type
+from streamcore.columnar.polars_types import polars_type
+from streamcore.decode.scalar import Physical, RecordError, convert, parse_json
+from streamcore.schema import Field, Kind, Type
+from streamcore.timestamps import load_zone
 
 Operands = list[ComputedOperand]
 Formula = Callable[[Call, Operands], pl.Expr]
@@ -249,6 +252,23 @@ def _get_json_object(expr: Call, operands: Operands) -> pl.Expr:
     return by_value(operands[0].expr, functools.partial(find_in_json, path))
 
 
+def _from_json(expr: Call, operands: Operands) -> pl.Expr:
+    field, zone, kind = Field("json", expr.type), load_zone("UTC"), polars_type(expr.type)
+
+    def read(text: str) -> Physical:
+        try:
+            return convert(field, parse_json(text, MAX_JSON_DEPTH), zone)
+        except RecordError:
+            return None
+
+    def apply(column: pl.Series) -> pl.Series:
+        values = column.drop_nulls().unique()
+        found = {text: read(text) for text in values.to_list()}
+        return pl.Series(column.name, [None if text is None else found[text] for text in column.to_list()], dtype=kind)
+
+    return operands[0].expr.map_batches(apply, return_dtype=kind, is_elementwise=True)
+
+
 TEXT_CALLS: Mapping[str, Formula] = {
     "regexp_replace": _regexp_replace,
     "split": lambda e, o: o[0].expr.str.split(_constant(e, 1), literal=False),
@@ -275,6 +295,7 @@ TEXT_CALLS: Mapping[str, Formula] = {
     "sha256": _on_values(lambda text: hashlib.sha256(text.encode()).hexdigest()),
     "hmac_sha256": _hmac,
     "get_json_object": _get_json_object,
+    "from_json": _from_json,
     "to_json": _to_json,
     "user_agent_class": _agent_class,
     "ip_network": _ip_network,

@@ -24,12 +24,16 @@ def parse(
 
     ``field``: the entry of the rule, for errors. ``expect``: the type that the expression must have; None for any.
     """
-    lexemes = Lexer(text, field, limits).scan()
     try:
-        syntax = parse_grammar([_to_item(p) for p in lexemes], limits.depth)
-    except GrammarError as error:
-        raise _syntax_error(text, field, lexemes, error) from None
-    return TypeChecker(text, field, lexemes, scope, limits).root(syntax, expect)
+        lexemes = Lexer(text, field, limits).scan()
+        try:
+            syntax = parse_grammar([_to_item(p) for p in lexemes], limits.depth)
+        except GrammarError as error:
+            raise _syntax_error(text, field, lexemes, error) from None
+        return TypeChecker(text, field, lexemes, scope, limits).root(syntax, expect)
+    except ExpressionError as error:
+        error.scope = scope
+        raise
 
 
 def _to_item(lexeme: Lexeme) -> str:

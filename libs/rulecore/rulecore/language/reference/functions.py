@@ -10,7 +10,7 @@ import ipaddress
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -239,8 +239,7 @@ def _to_timestamp(_expr: Call, text: str, time_format: str = "iso", zone: str = 
     found = read_local(text, TimePattern.parse_input(time_format))
     if found is None:
         return None
-    local, offset = found
-    return _local_to_utc(local, zone) if offset is None else local - offset
+    return _local_to_utc(found.ms, found.zone or zone) if found.offset_ms is None else found.ms - found.offset_ms
 
 
 _OFFSET = re.compile(r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)\Z")
@@ -251,7 +250,7 @@ def _format_time(_expr: Call, ms: int, time_format: str, zone: str = "UTC") -> V
     moment = None if local is None else to_datetime(local)
     if local is None or moment is None:
         return None
-    parts = TimePattern.parse(time_format).elements
+    parts = TimePattern.parse(time_format).written
     return "".join(one if isinstance(one, str) else _format_part(one, moment, local - ms, zone) for one in parts)
 
 
@@ -269,7 +268,10 @@ def _format_part(field: TimeField, moment: datetime, offset_ms: int, zone: str) 
         case "fraction":
             return f"{moment.microsecond // 1000:03d}000000"[:width]
         case "offset":
-            return _format_offset(symbol, offset_ms // 60_000, zone)
+            return _format_offset(symbol, offset_ms // 60_000)
+        case "zone":
+            utc = (moment - timedelta(milliseconds=offset_ms)).replace(tzinfo=UTC)
+            return zone if symbol == "VV" else str(utc.astimezone(load_zone(zone)).tzname())
     number = {
         "month": moment.month,
         "day": moment.day,
@@ -281,9 +283,7 @@ def _format_part(field: TimeField, moment: datetime, offset_ms: int, zone: str) 
     return str(number).zfill(width)
 
 
-def _format_offset(symbol: str, minutes: int, zone: str) -> str:
-    if symbol == "z":
-        return zone
+def _format_offset(symbol: str, minutes: int) -> str:
     if symbol[0] == "X" and minutes == 0:
         return "Z"
     hours, rest = divmod(abs(minutes), 60)

@@ -14,7 +14,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from rulecore.language.ast import Call
-from rulecore.language.json_texts import find_in_json
+from rulecore.language.json_texts import find_in_json, is_deep
 from rulecore.language.reference.values import WIDE, coerce_number, double, text_of_time
 from rulecore.language.secrets import find_key
 from rulecore.language.text_signatures import parse_json_path
@@ -147,6 +147,80 @@ def _to_json(expr: Call, value: Any) -> str:
     return re.sub('"\ue000([^\ue001]*)\ue001"', r"\1", text)
 
 
+class _Digits(str):
+    """A number of JSON as it is written."""
+
+    __slots__ = ()
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object."""
+
+
+def _from_json(expr: Call, text: str, _type: str) -> Value:
+    def no_number(_: str) -> None:
+        raise ValueError
+
+    if is_deep(text):
+        return None
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_Pairs, parse_int=_Digits, parse_float=_Digits, parse_constant=no_number
+        )
+        if re.search(r"\\ud[89a-f]", repr(value)):
+            return None
+        return _of_json(value, expr.type)  # type: ignore[no-any-return]
+    except ValueError:
+        return None
+
+
+def _of_json(value: Any, kind: Type) -> Any:  # noqa: PLR0912 - one case per type
+    """Return the logical value; ``ValueError`` for one that is not of the type as it is written."""
+    if value is None:
+        return None
+    is_text = isinstance(value, str) and not isinstance(value, _Digits)
+    match kind.kind:
+        case Kind.ARRAY if isinstance(value, list) and not isinstance(value, _Pairs):
+            return [_of_json(one, kind.items) for one in value]
+        case Kind.MAP if isinstance(value, _Pairs) and len(dict(value)) == len(value):
+            return {name: _of_json(one, kind.items) for name, one in value}
+        case Kind.STRUCT if isinstance(value, _Pairs):
+            names = [name for name, _ in kind.members]
+            given = [pair for pair in value if pair[0] in names]
+            if len(dict(given)) == len(given):
+                return {name: _of_json(dict(given).get(name), member) for name, member in kind.members}
+        case Kind.STRING if is_text:
+            return value
+        case Kind.BOOLEAN if isinstance(value, bool):
+            return value
+        case Kind.LONG if isinstance(value, _Digits) and re.fullmatch("-?[0-9]{1,19}", value):
+            if -(2**63) <= int(value) < 2**63:
+                return int(value)
+        case Kind.DOUBLE if isinstance(value, _Digits):
+            if math.isfinite(float(value)):
+                return float(value)
+        case Kind.DECIMAL if isinstance(value, str) and _JSON_NUMBER.fullmatch(value):
+            return _exactly(Decimal(value), kind)
+        case Kind.TIMESTAMP if isinstance(value, str):
+            digits = isinstance(value, _Digits) and re.fullmatch("-?[0-9]{1,18}", value)
+            ms = int(value) if digits else from_iso(value, load_zone("UTC")) if is_text else None
+            if ms is not None and 0 <= ms <= 253_402_300_799_999:
+                return ms
+    raise ValueError(value)
+
+
+def _exactly(number: Decimal, kind: Type) -> Decimal:
+    if not number:
+        return Decimal(0)
+    if number.adjusted() < kind.precision - kind.scale and number.adjusted() >= -kind.scale:
+        fitted = number.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+        if fitted == number:
+            return fitted
+    raise ValueError(number)
+
+
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,9})?")
+
 _SPACE = "".join(map(chr, range(0x21)))
 
 
@@ -242,6 +316,7 @@ TEXT_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sha256": lambda _, text: _digest("sha256", text),
     "hmac_sha256": lambda _, text, file: hmac.digest(find_key(file), text.encode(), "sha256").hex(),
     "get_json_object": lambda _, text, path: find_in_json(parse_json_path(path), text),
+    "from_json": _from_json,
     "to_json": _to_json,
     "user_agent_class": _agent_class,
     "ip_network": _ip_network,

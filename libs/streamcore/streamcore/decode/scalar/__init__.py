@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
 from streamcore.decode.scalar.event import IgnoredRecord, StreamRecord, decode_json_event, make_record
-from streamcore.decode.scalar.json import decode_one
+from streamcore.decode.scalar.json import decode_one, parse_json
 from streamcore.decode.scalar.record import RejectedRecord
-from streamcore.decode.scalar.values import Physical
+from streamcore.decode.scalar.values import Physical, RecordError, convert
 
 __all__ = [
     "DecodeLimits",
     "ExtraFields",
     "IgnoredRecord",
     "Physical",
+    "RecordError",
     "RejectCode",
     "RejectedRecord",
     "StreamRecord",
+    "convert",
     "decode_json_event",
     "decode_one",
     "make_record",
+    "parse_json",
 ]

@@ -54,13 +54,14 @@ def decode_one(
 def parse_object(record: bytes | None, limits: DecodeLimits) -> ObjectValue:
     """Return the record as one JSON object; raise ``RecordError``."""
     text = decode_text(check_bytes(record, limits, "one JSON object"))
-    value = _parse(text, limits.max_depth)
+    value = parse_json(text, limits.max_depth)
     if not isinstance(value, ObjectValue):
         raise RecordError(RejectCode.NOT_AN_OBJECT, f"found {show(value)}; accepted is one JSON object")
     return value
 
 
-def _parse(text: str, max_depth: int) -> object:
+def parse_json(text: str, max_depth: int) -> object:
+    """Return a JSON value for ``values.convert``; raise ``RecordError``."""
     if text.count("[") + text.count("{") > max_depth and _depth(text) > max_depth:
         raise RecordError(RejectCode.TOO_DEEP, f"the record nests deeper than {max_depth} levels, which is the limit")
     if text.startswith("\ufeff"):

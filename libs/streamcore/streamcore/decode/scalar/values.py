@@ -273,9 +273,9 @@ def _read_time(field: Field, value: object, pattern: TimePattern, zone: ZoneInfo
     if found is None:
         accepted = f"a time such as {field.pattern}"
         raise RecordError(RejectCode.BAD_TIMESTAMP, f"field {field.label}: found {shown}; accepted is {accepted}")
-    local_ms, offset_ms = found
-    moment = datetime(1970, 1, 1) + timedelta(milliseconds=local_ms)
-    epoch_ms = local_ms - (timestamps.zone_offset_ms(zone, moment) if offset_ms is None else offset_ms)
+    moment = datetime(1970, 1, 1) + timedelta(milliseconds=found.ms)
+    own = zone if found.zone is None else timestamps.load_zone(found.zone)
+    epoch_ms = found.ms - (timestamps.zone_offset_ms(own, moment) if found.offset_ms is None else found.offset_ms)
     if not timestamps.MIN_MS <= epoch_ms <= timestamps.MAX_MS:
         raise _out_of_range(field, value, "a time in the years 1970 to 9999")
     return epoch_ms

@@ -1,0 +1,169 @@
+"""The rules of an app through the API of a console (``--server URL``), with the values that the commands show.
+
+The console decides who may what, and writes the records; a change names what was read (``If-Match``), so nobody's
+change is lost silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final  # bodies are JSON of any content
+from urllib.parse import quote
+
+from headgate.errors import InputError
+from headgate.rules.publish import ControlChange, ControlResponse, PublishedChange
+from headgate.rules.render import Row
+from rulecore.documents.control_keys import APPROVAL_KEY, PROPOSAL_KEY
+from rulecore.documents.rule import Rule, canonical_json
+from rulecore.documents.scalars import render_time
+from rulecore.documents.status import StatusKind
+from streamcore.kafka.control_topic import RecordOffset
+
+_TIMEOUT_S: Final = 60.0
+_REFUSED: Final = 400
+_REJECTED: Final = 409
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteApp:
+    """An app behind a console."""
+
+    address: str
+    token: str
+    app: str
+
+    def rule_rows(self) -> list[Row]:
+        """Return the rows of ``headgate rules list``."""
+        names = ("rule", "version", "slot", "mode", "kind", "stream", "severity", "status", "reason")
+        return [tuple(one[name] for name in names) for one in self._pages("rules", "rules")]
+
+    def history_rows(self, rule: str | None) -> list[Row]:
+        """Return the rows of ``headgate rules list --history``, in order."""
+        names = ("subject", "name", "version", "mode", "status", "release", "why", "reason")
+        rows = [
+            (
+                render_time(one["time_ms"]),
+                f"{one['by']} (signed)" if one["signed"] else one["by"],
+                *(one[name] for name in names),
+            )
+            for one in self._pages("history", "changes")
+            if rule is None or one["name"] == rule
+        ]
+        return rows[::-1]
+
+    def list_rows(self) -> list[Row]:
+        """Return the rows of ``headgate lists list``."""
+        return [
+            (
+                one["name"],
+                one["version"],
+                one["owner"],
+                one["of"],
+                one["value"],
+                one["entries"],
+                None if one["expires_ms"] is None else render_time(one["expires_ms"]),
+            )
+            for one in self._send("GET", "lists")[0]
+        ]
+
+    def proposals(self) -> list[dict[str, Any]]:
+        """Return the open proposals."""
+        found: list[dict[str, Any]] = self._send("GET", "proposals")[0]
+        return found
+
+    def publish(self, rule: Rule, why: str | None, wait_ms: int) -> PublishedChange:
+        """Publish a version. ``InputError`` if the console refuses it."""
+        path, text = f"rules/{quote(rule.id, safe='')}", canonical_json(rule).decode()
+        etag = self._etag(path)
+        terms = {"If-None-Match": "*"} if etag is None else {"If-Match": etag}
+        body = {"yaml": text, "why": why, "wait_ms": wait_ms}
+        return self._changed("PUT", path, body, terms, ControlChange(rule.id, None, rule.id, rule.version))
+
+    def roll_back(self, rule: str, to: int | None, why: str | None, wait_ms: int) -> PublishedChange:
+        """Go back to an earlier version."""
+        path = f"rules/{quote(rule, safe='')}"
+        terms = {"If-Match": self._etag(path) or '"none"'}
+        body = {"to": to, "why": why, "wait_ms": wait_ms}
+        return self._changed("POST", f"{path}/rollback", body, terms, ControlChange(rule, None, rule))
+
+    def propose(
+        self, rules: Sequence[Rule], deleted: Sequence[str], why: str, wait_ms: int, *, emergency: bool
+    ) -> PublishedChange:
+        """Propose rules in the name of the token's person."""
+        text = "\n---\n".join(canonical_json(rule).decode() for rule in rules)
+        body = {"yaml": text, "delete": [*deleted], "why": why, "wait_ms": wait_ms, "emergency": emergency}
+        return self._changed("POST", "proposals", body, {}, ControlChange(PROPOSAL_KEY, None, ""))
+
+    def decide(self, proposal: str, why: str, wait_ms: int, *, refuse: bool) -> PublishedChange:
+        """Approve or refuse a proposal in the name of the token's person."""
+        body = {"verdict": "refuse" if refuse else "approve", "why": why, "wait_ms": wait_ms}
+        change = ControlChange(f"{APPROVAL_KEY}{proposal}", None, proposal)
+        return self._changed("POST", f"proposals/{quote(proposal, safe='')}/decision", body, {}, change)
+
+    # --- HTTP ---------------------------------------------------------------------------------------------------
+
+    def _changed(
+        self, method: str, path: str, body: object, terms: Mapping[str, str], change: ControlChange
+    ) -> PublishedChange:
+        found, status = self._send(method, path, body, terms, accepts=_REJECTED)
+        if status == _REJECTED:
+            found = {"status": StatusKind.REJECTED.value, "reason": found["detail"], "offset": -1}
+        name = change.name or found.get("proposal", "")
+        version = found.get("version") or change.version
+        known = ControlChange(change.key, None, name, version)
+        position = RecordOffset(0, found["offset"])
+        if found["status"] is None:
+            return PublishedChange(known, position, None)
+        response = ControlResponse(
+            name, version, found["status"], found["reason"], position, known.subject, batch=found.get("batch")
+        )
+        return PublishedChange(known, position, response)
+
+    def _etag(self, path: str) -> str | None:
+        answer = self._request("GET", path)
+        if answer.status_code == 404:  # no such rule
+            return None
+        _check(answer)
+        return str(answer.headers["ETag"])
+
+    def _pages(self, path: str, entry: str) -> Iterator[dict[str, Any]]:
+        cursor = ""
+        while True:
+            found, _ = self._send("GET", f"{path}?limit=200{cursor}")
+            yield from found[entry]
+            if found["next"] is None:
+                return
+            cursor = f"&cursor={quote(found['next'], safe='')}"
+
+    def _send(
+        self, method: str, path: str, body: object = None, terms: Mapping[str, str] | None = None, accepts: int = 0
+    ) -> tuple[Any, int]:
+        answer = self._request(method, path, body, terms)
+        if answer.status_code != accepts:
+            _check(answer)
+        return answer.json(), answer.status_code
+
+    def _request(self, method: str, path: str, body: Any = None, terms: Mapping[str, str] | None = None) -> Any:
+        import requests
+
+        address = f"{self.address}/api/v1/apps/{quote(self.app, safe='')}/{path}"
+        headers = {"Authorization": f"Bearer {self.token}", **(terms or {})}
+        try:
+            return requests.request(
+                method, address, json=body, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False
+            )
+        except requests.RequestException as error:
+            raise InputError(f"--server {self.address}: no answer: {type(error).__name__}") from None
+
+
+def _check(answer: Any) -> None:
+    """Raise ``InputError`` with the console's own words if it refuses a request."""
+    if answer.status_code < _REFUSED and answer.headers.get("Content-Type", "").startswith("application/json"):
+        return
+    try:
+        found = answer.json()
+        places = [f"{one['path']}: {one['message']}" for one in found.get("problems", ())]
+        raise InputError("\n".join([f"the console refuses this ({found['code']}): {found['detail']}", *places]))
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"--server: no console answers there (status {answer.status_code})") from None

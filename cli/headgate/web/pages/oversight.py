@@ -1,0 +1,64 @@
+"""The pages Access and Audit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from headgate.web.api.approvals import governance_value, session_value
+from headgate.web.api.apps import Before, audit_page
+from headgate.web.changes.propose import list_proposals
+from headgate.web.context import TheApp, TheConsole, TheSession
+from headgate.web.pages.forms import Form
+from headgate.web.pages.routes import make_frame
+from headgate.web.rendering import render
+
+ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+_ROWS = 100
+_WAIT_MS = 5_000
+
+
+@ROUTER.get("/apps/{app}/access")
+def access_page(app: TheApp, console: TheConsole, session: TheSession, done: str = "") -> str:
+    """Show who may what, what waits for approval, policies and signers."""
+    command = f"headgate rules proposals --app {app.name}"
+    frame = make_frame(console, session, app.name, "access", "Access", command, done[:200])
+    return render(
+        "access.html",
+        frame=frame,
+        session=session_value(session),
+        governance=governance_value(app),
+        proposals=list_proposals(app.snapshot()),
+    )
+
+
+@ROUTER.post("/apps/{app}/access")
+def decide(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
+    """Approve or refuse a proposal."""
+    refuse = form.get("verdict") == "refuse"
+    wait_ms = min(_WAIT_MS, console.settings.limits.wait_ms)
+    outcome = app.proposals.decide(form.get("proposal", ""), session, form.get("why", ""), wait_ms, refuse=refuse)
+    done = urlencode({"done": f"{outcome.status or 'sent; no answer yet'}: {outcome.reason or 'the proposal counts'}"})
+    return RedirectResponse(f"/apps/{quote(app.name)}/access?{done}", status_code=303)
+
+
+@ROUTER.get("/apps/{app}/audit")
+def audit(
+    app: TheApp,
+    console: TheConsole,
+    session: TheSession,
+    by: Annotated[str, Query(max_length=200)] = "",
+    name: Annotated[str, Query(max_length=200)] = "",
+    subject: Annotated[str, Query(max_length=20)] = "",
+    cursor: Before = None,
+) -> str:
+    """Show what was asked, by whom, and the answers."""
+    words = {"by": by, "name": name, "subject": subject}
+    page = audit_page(app, words, console.rows(_ROWS), cursor)
+    more = "" if page.next is None else "?" + urlencode({**{k: v for k, v in words.items() if v}, "cursor": page.next})
+    command = f"headgate rules list --history --app {app.name}"
+    frame = make_frame(console, session, app.name, "audit", "Audit", command)
+    return render("audit.html", frame=frame, page=page, words=words, more=more)
