@@ -7,6 +7,7 @@ cache, as for `make run`.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -65,6 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The garbage collector is off until all tests are collected: it would walk through all of them again and again.
     """
     gc.disable()
+    atexit.register(gc.unfreeze)  # pyarrow and others report what is left at the exit
     address: str | None = getattr(config, "workerinput", {}).get("servers")
     config.stash[_SERVERS] = WorkerServers(address) if address else ServerKeeper()
     if address:
@@ -73,7 +75,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the servers of the run."""
-    gc.unfreeze()
     servers = config.stash.get(_SERVERS, None)
     if isinstance(servers, ServerKeeper):
         servers.close()
@@ -127,7 +128,6 @@ def pytest_collection_finish() -> None:
 
     It then runs as rarely as in a service: by default it takes a fifteenth of the processor time of the tests.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000)
     gc.enable()

@@ -5,9 +5,11 @@ many failed logins. The kernel processes cuts of 100,000 events and commits its 
 are compared with the matches that a plain loop over each user's events finds.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N] [--amounts] [--firsts]
+        [--apart PERCENT]
 
 ``--rules``: the number of rules; each has another time limit for the purchase, with ``--amounts`` another amount, and
-with ``--firsts`` another condition on the failed logins, though the same ones satisfy it.
+with ``--firsts`` another condition on the failed logins, though the same ones satisfy it. ``--apart``: rule n leaves
+out n times so many percent of the failed logins.
 """
 
 from __future__ import annotations
@@ -97,11 +99,12 @@ def events(seed: int = 1, count: int = EVENTS) -> Events:
     return Events(user, kind, random.integers(0, 100_000, count), steady - behind)
 
 
-def rules(count: int, *, amounts: bool = False, firsts: bool = False) -> list[ControlRecord]:
+def rules(count: int, *, amounts: bool = False, firsts: bool = False, apart: int = 0) -> list[ControlRecord]:
     """Return the rules. The oracle computes rule 0. Rule n allows n seconds more, or asks for an amount of n more."""
     found = []
     for n in range(count):
         first = f" and user_id <> 'nobody {n}'" if firsts else ""
+        first += f" and amount >= {10 * n * apart}" if apart else ""
         text = rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name, 500 + n * amounts, first)
         found.append(ControlRecord(0, n, f"r{n}".encode(), text))
     return found
@@ -216,8 +219,9 @@ def main() -> None:
     parser.add_argument("--rules", type=int, default=1)
     parser.add_argument("--amounts", action="store_true")
     parser.add_argument("--firsts", action="store_true")
+    parser.add_argument("--apart", type=int, default=0, metavar="PERCENT")
     options = parser.parse_args()
-    control = rules(options.rules, amounts=options.amounts, firsts=options.firsts)
+    control = rules(options.rules, amounts=options.amounts, firsts=options.firsts, apart=options.apart)
     all_events = events()
     frame = all_events.frame()
     run(frame[:CUT:10], control)
@@ -230,6 +234,7 @@ def main() -> None:
             "rules": len(control),
             "other_amounts": options.amounts,
             "other_firsts": options.firsts,
+            "percent_apart": options.apart,
             "events": EVENTS,
             "users": USERS,
             "alerts": spent.alerts,

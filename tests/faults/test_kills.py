@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import random
 import time
+from pathlib import Path
 
+import polars as pl
 import pytest
 
 from streamcore.kafka.data_clients import Isolation
@@ -18,8 +20,10 @@ from tests.harness.apps import published_rules as rules
 from tests.harness.apps.orders import Order
 from tests.harness.apps.rules_scene import Scene
 from tests.harness.faults.faulty_app import read_attempts
+from tests.harness.oracles import iceberg_files
 from tests.harness.oracles.lane_reader import LANES, check_transactions
 from tests.harness.oracles.lane_watcher import Watcher
+from tests.harness.oracles.parquet_notes import counted_files
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "2"))
 PER_CUT = 500
@@ -28,8 +32,10 @@ FUTURE_MS = 300_000  # the app's limit, by its default
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900 + 120 * KILLS)]
 
 
-def test_kills_at_any_moment_neither_lose_nor_repeat_alerts_and_no_reader_sees_part_of_a_cut(new_app: NewApp) -> None:
-    scene = new_app("kills", events_per_cut=PER_CUT)
+def test_kills_at_any_moment_neither_lose_nor_repeat_alerts_and_no_reader_sees_part_of_a_cut(
+    new_app: NewApp, tmp_path: Path
+) -> None:
+    scene = new_app("kills", events_per_cut=PER_CUT, **sinks(tmp_path))
     expected = rules.all_kinds()
     scene.publish(*expected)
     scene.send(orders.orders(PER_CUT * (10 + 3 * KILLS), seed=31))
@@ -49,6 +55,24 @@ def test_kills_at_any_moment_neither_lose_nor_repeat_alerts_and_no_reader_sees_p
     scene.check_counts()
     check_transactions(scene.outputs)
     check_replays(scene)
+    check_sinks(scene, tmp_path)
+
+
+def sinks(lake: Path) -> dict[str, object]:
+    """Return settings of two sinks that take alerts."""
+    catalog = {"type": "sql", "uri": f"sqlite:///{lake}/catalog.db", "warehouse": f"file://{lake}/warehouse"}
+    return {
+        "iceberg": {"catalog": {"options": catalog}, "tables": {"alerts_table": {"table": "risk.alerts"}}},
+        "parquet": {"tables": {"alerts_table": {"uri": str(lake / "files")}}},
+    }
+
+
+def check_sinks(scene: Scene, lake: Path) -> None:
+    """Check that each sink has the alerts of the topic, each once."""
+    expected = sorted(str(alert["alert_id"]) for alert in scene.outputs.alerts())
+    files = [str(file) for file in iceberg_files.live_files(lake, "risk.alerts")]
+    for found in (files, counted_files(lake / "files")):
+        assert sorted(pl.read_parquet(found, columns=["alert_id"])["alert_id"]) == expected
 
 
 def die_before_the_commit(scene: Scene) -> None:

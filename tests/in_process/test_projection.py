@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from rulecore.factory import RulesFactory
+from rulecore.factory import LateEventWriter, RulesFactory
 from rulecore.lists.records import ListHead, list_records
 from rulecore.lists.routing import DATA_KEYS
 from rulecore.streams import RuleStream
 from streamcore.app import App, Source
+from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.limits import MAX_BATCH_VALUES, Limits
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, STATUS, Record
@@ -44,6 +47,17 @@ LOGIN = StreamSchema.parse(
     {"name": "login", "event_time": "ts", "keys": [["user"]], "fields": {**COMMON, "ok": "boolean", "unread": "long"}}
 )
 STREAMS = (PAY, LOGIN)
+#: The first with an id, by which copies are removed.
+PAY_ONCE = StreamSchema.parse(
+    {
+        "name": "pay",
+        "event_time": "ts",
+        "event_id": "note",
+        "deduplicate": "9m",
+        "keys": [["user"]],
+        "fields": {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in PAY.fields},
+    }
+)
 #: For each rule the fields that it reads, of ``pay`` unless it names another stream.
 RULES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "event": ({"where": "amount > 50"}, {"amount"}),
@@ -100,11 +114,15 @@ def rule(name: str) -> RawRecord:
     return control_record(0, name, orjson.dumps(fixed | document))
 
 
-def make_app() -> App:
-    sources = tuple(Source(schema, schema.name) for schema in STREAMS)
-    kernel = RulesFactory(tuple(RuleStream(schema, schema.name) for schema in STREAMS))
-    watermark = WatermarkStrategy(max_out_of_orderness_ms=MINUTE)
-    return App("t", sources, "control", {}, (kernel,), shards=2, watermark=watermark, data_keys=DATA_KEYS)
+def make_app(
+    schemas: Sequence[StreamSchema] = STREAMS, max_event_ids: int = 1_000, max_batch_values: int = MAX_BATCH_VALUES
+) -> App:
+    sources = tuple(Source(schema, schema.name) for schema in schemas)
+    streams = tuple(RuleStream(schema, schema.name) for schema in schemas)
+    kernels, watermark = (RulesFactory(streams),), WatermarkStrategy(max_out_of_orderness_ms=MINUTE)
+    limits = Limits(max_event_ids=max_event_ids, max_batch_values=max_batch_values)
+    app = App("t", sources, "control", {}, kernels, shards=2, watermark=watermark, data_keys=DATA_KEYS, limits=limits)
+    return add_deduplication(app, LateEventWriter(streams))
 
 
 def events(draw: random.Random, offset: int, count: int, minute: int) -> list[RawRecord]:
@@ -139,8 +157,18 @@ def read_without_unread(records: Sequence[Record]) -> list[tuple[str, Any]]:
     return [(record.lane, orjson.loads(record.value or b"{}")) for record in records]
 
 
-@pytest.mark.parametrize("names", [*([name] for name in RULES), ["event", "score"], [*RULES]], ids="-".join)
-def test_output_is_the_same_with_all_columns(names: list[str]) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [*([name] for name in RULES), ["event", "score"]], ids="-".join)
+def test_output_of_each_kind_of_rule_is_the_same_with_all_columns(names: list[str]) -> None:
+    run_with_all_columns(names)
+
+
+def test_output_of_all_rules_is_the_same_with_all_columns() -> None:
+    run_with_all_columns([*RULES])
+
+
+def run_with_all_columns(names: list[str]) -> None:
+    """Compare the output of an app that reads only what its rules need with that of one that reads all columns."""
     draw, later = random.Random("-".join(names)), "window" in names
     projected, whole = InProcessApp(make_app()), InProcessApp(make_app())
     places = [control_record(0, key, value) for key, value in list_records(PLACES, ["DEd1", "FRd0"])]
@@ -160,6 +188,41 @@ def test_output_is_the_same_with_all_columns(names: list[str]) -> None:
     assert {ALERTS, LATE, DEAD_LETTERS} & {record.lane for record in written}, "there was something to compare"
     late = [orjson.loads(record.value or b"") for record in written if record.lane == LATE]
     assert all(event["event"].keys() == set({"pay": PAY, "login": LOGIN}[event["stream"]].names) for event in late)
+
+
+@pytest.mark.parametrize("max_event_ids", [1_000, 2])
+@pytest.mark.parametrize("names", [["event"], ["message", "count"], [*RULES]], ids="-".join)
+def test_output_of_a_stream_whose_copies_are_removed_is_the_same_with_all_columns(
+    names: list[str], max_event_ids: int
+) -> None:
+    draw, app = random.Random("-".join(names)), make_app((PAY_ONCE, LOGIN), max_event_ids)
+    projected, whole = InProcessApp(app), InProcessApp(app)
+    places = [control_record(0, key, value) for key, value in list_records(PLACES, ["DEd1", "FRd0"])]
+    written, fields = [], []
+    for cut in range(10):
+        sent = [with_new_id(draw, one) for one in events(draw, cut * 40, 40, 2 * cut)]
+        controls = [] if cut else [*places, *map(rule, names)]
+        whole.projection = None
+        fields.append(None if projected.projection is None else projected.projection.fields["pay"])
+        output = projected.cut([*controls, *sent], CLOCK + cut)
+        assert output == whole.cut([*controls, *sent], CLOCK + cut)
+        written += output
+    read = {name for one in names for name in RULES[one][1]}
+    if max_event_ids == 2:
+        assert None in fields[2:], "while ids of after the watermark are forgotten, all fields are sent"
+    else:
+        assert {*fields[2:]} == {frozenset({"user", *read})}
+    late = [orjson.loads(record.value or b"") for record in written if record.lane == LATE]
+    reasons = {event["reason"] for event in late if event["stream"] == "pay" and "reason" in event}
+    assert any("limit of ids" in reason for reason in reasons) is (max_event_ids == 2), reasons
+    assert all(event["event"].keys() == set(PAY.names) for event in late if event["stream"] == "pay")
+
+
+def with_new_id(draw: random.Random, record: RawRecord) -> RawRecord:
+    event = orjson.loads(record.value or b"")
+    if record.source == 0:
+        event["note"] = draw.choice([f"id{draw.randrange(60)}", f"new{record.offset}", None])
+    return replace(record, value=orjson.dumps(event))
 
 
 def test_a_rule_that_names_a_new_field_reads_it_in_the_same_cut() -> None:

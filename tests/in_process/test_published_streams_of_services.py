@@ -104,6 +104,7 @@ def test_sessions_go_on_with_the_state_of_before() -> None:
     assert [(one["user_id"], one["events"]) for one in sessions] == [("u", 3)], "two of before, one now, one repeated"
 
 
+@pytest.mark.slow
 def test_search_goes_on_with_the_state_of_before() -> None:
     app = InProcessApp(build_search(search_app.settings(publish_changes=True)))
     sold = {"type": "payment", "status": "ok", "product_id": "p", "quantity": 2, "amount": "1.00", "currency": "EUR"}

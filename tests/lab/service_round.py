@@ -21,6 +21,7 @@ from tests.harness.faults.services.etl import plan_etl
 from tests.harness.faults.services.search import plan_search
 from tests.harness.faults.services.sessions import plan_sessions
 from tests.harness.faults.services.trial import ServicePlan, ServiceScene, new_service_scene
+from tests.harness.servers.webhook_receiver import WebhookReceiver, run_receiver
 from tests.lab.fault_injector import FaultInjector
 from tests.lab.judge import Verdict
 from tests.lab.result import RoundResult
@@ -41,11 +42,14 @@ class ServiceRound:
 
     def run(self) -> Verdict:
         """Run the round; ``AssertionError`` says what differs."""
-        store = self._new_store()
+        with run_receiver() as receiver:
+            return self._run(self._new_store(), receiver)
+
+    def _run(self, store: EmbeddedPostgres | EmbeddedOpenSearch, receiver: WebhookReceiver) -> Verdict:
         try:
             name = self.folder.name
             kafka = KafkaSettings(self.broker.bootstrap)
-            scene = new_service_scene(self.folder, kafka, self.jars, name, self._plan(name, kafka, store))
+            scene = new_service_scene(self.folder, kafka, self.jars, name, self._plan(name, kafka, store, receiver))
             self.result.events = len(scene.plan.records)
             with small_disk(scene.app.checkpoint, _DISK_MB) as disk, scene.app:
                 servers = {"broker": self.broker, "store": store}
@@ -64,13 +68,15 @@ class ServiceRound:
         settings = OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, short_lived=True)
         return EmbeddedOpenSearch(settings, print_message=silent)
 
-    def _plan(self, name: str, kafka: KafkaSettings, store: EmbeddedPostgres | EmbeddedOpenSearch) -> ServicePlan:
+    def _plan(
+        self, name: str, kafka: KafkaSettings, store: EmbeddedPostgres | EmbeddedOpenSearch, receiver: WebhookReceiver
+    ) -> ServicePlan:
         if isinstance(store, EmbeddedOpenSearch):
             return plan_search(name, store)
         return (
-            plan_sessions(name, store)
+            plan_sessions(self.folder, name, store)
             if self.result.subject == "sessions"
-            else plan_etl(self.folder, kafka, name, store)[0]
+            else plan_etl(self.folder, kafka, name, store, receiver)[0]
         )
 
     def _live(self, scene: ServiceScene, injector: FaultInjector) -> None:

@@ -1,4 +1,4 @@
-"""``headgate compare``: what differs between the output of two apps."""
+"""``headgate compare``: the differences between the output of two apps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def command(
     svg: Path | None,
     output: Output,
 ) -> int:
-    """Show what differs between the lanes of two apps, such as an app and its fork. Exit code 1 if anything does.
+    """Show the differences between the lanes of two apps, such as an app and its fork. Exit code 1 if anything does.
 
     Records are compared by value, whatever their order; the name of B in keys and texts counts as that of A. Records
     with the same key and time are one record that was changed. Wait until both apps have no lag: what one of them has

@@ -1,4 +1,4 @@
-"""``headgate status``: shows what a service that runs on this machine says of itself, and why it waits."""
+"""``headgate status``: shows the status of a service that runs on this machine, and why it waits."""
 
 from __future__ import annotations
 

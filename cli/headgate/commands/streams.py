@@ -61,7 +61,7 @@ def infer(
     login: KafkaLogin,
 ) -> int:
     """Print a stream document for SAMPLE: JSON files or folders of them, files of CSV whose first line names the
-    columns, or --topic.
+    columns, Avro container files (.avro), or --topic.
 
     Types, places, event time, id and keys are those that the sample shows, or the schemas that its records are written
     with; comments say how often each field is there, and what is left to decide. The stream file that --settings name
@@ -69,18 +69,27 @@ def infer(
     """
     from headgate.streams.csv_sample import is_csv, read_csv
     from headgate.streams.inference import infer as infer_document
+    from headgate.streams.sample import find_avro
 
     formats = _sample_formats(topic, settings, registry)
-    lines = read_csv(sample, limit) if topic is None and is_csv(sample) else None
-    records = _read(sample, topic, limit, login) if lines is None else lines.as_json()
+    containers = find_avro(sample) if topic is None else []
+    lines = read_csv(sample, limit) if topic is None and not containers and is_csv(sample) else None
+    if containers:
+        from headgate.streams.avro_sample import read_avro
+
+        records = read_avro(containers, limit)
+    else:
+        records = _read(sample, topic, limit, login) if lines is None else lines.as_json()
     source = topic or ", ".join(path.name for path in sample)
     stream = name or _stream_name(topic or sample[0].name)
-    written = None if topic is None else formats.by_topic.get(topic)
+    written = _avro() if containers else None if topic is None else formats.by_topic.get(topic)
     observation = _observe(records, written, formats)
     with_schemas = written is not None and not written.is_text
     found = infer_document(observation, stream, source, from_topic=topic is not None, written=with_schemas)
     if lines is not None:
         click.echo(f"# The app that reads it has `format: {lines.settings}`; a line with the names is a dead letter.")
+    if containers:
+        click.echo("# The app that reads such files, one in each message, has `format: {kind: avro}`.")
     click.echo(found.text, nl=False)
     if found.problem:
         to_stderr(f"headgate: the document is not complete: {found.problem}")
@@ -115,17 +124,23 @@ def check(
     from headgate.records.decoder import EventDecoder
     from headgate.records.stream_files import load_stream
     from headgate.streams.csv_sample import is_csv, read_csv
+    from headgate.streams.sample import find_avro
     from streamcore.decode.scalar import RejectedRecord
     from streamcore.schema.record_places import KAFKA
 
     path = Path(stream)
     schema = load_stream(path.stem, path.parent) if path.suffix in (".yaml", ".yml") else load_stream(stream, streams)
     now_ms = round(time.time() * 1000)
-    if topic is None and is_csv(sample):
+    if topic is None and (containers := find_avro(sample)):
+        from headgate.streams.avro_sample import read_avro
+
+        records: Sequence[SampleRecord] = read_avro(containers, limit)
+        decode = EventDecoder(schema, now_ms, _avro())
+    elif topic is None and is_csv(sample):
         from streamcore.decode.formats import Csv
 
         lines_of_csv = read_csv(sample, limit)
-        records: Sequence[SampleRecord] = lines_of_csv.records
+        records = lines_of_csv.records
         decode = EventDecoder(schema, now_ms, Csv(lines_of_csv.columns, lines_of_csv.delimiter))
     else:
         records = _read(sample, topic, limit, login)
@@ -192,6 +207,12 @@ def _sample_formats(topic: str | None, settings: Path | None, registry: str | No
     if topic is None or (settings is not None and registry is not None):
         raise click.UsageError("one of --settings and --registry says how the records of --topic are written")
     return registry_format(registry or "", topic) if settings is None else read_topic_format(settings, topic)
+
+
+def _avro() -> InputFormat:
+    from streamcore.decode.formats import Avro
+
+    return Avro()
 
 
 def _observe(records: list[SampleRecord], written: InputFormat | None, formats: RecordFormats) -> Observation:
@@ -316,17 +337,20 @@ def publish(
     return show_published(published, app, wait, output, waited=not no_wait)
 
 
-@command.command(name="list", short_help="List the streams of a rules app.")
+@command.command(name="list", short_help="List the streams of an app, and its published mapping.")
 @streams_option
 @target_option
 @output_option
 def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
-    """List the streams that a rules app has: those of the files, and what was published to it while it ran.
+    """List the streams that an app has: those of the files, and what was published to it while it ran.
 
-    The command reads the files and the control topic; the app need not run. RULES counts the versions that read it.
+    The command reads the files, the control topic and the answers; the app need not run. RULES counts the versions of
+    rules that read the stream. Of an etl app a row is the mapping that was published to it, with the number of its
+    fields, and FROM says which streams came with it.
     """
     from headgate.rules.bundle import load_streams
-    from headgate.rules.history import read_history
+    from headgate.rules.history import accepted_mapping, read_history
+    from headgate.rules.publish import read_all_responses, read_log
     from headgate.rules.render import as_json, as_table
     from rulecore.streams import stream_names
 
@@ -343,4 +367,10 @@ def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> 
         )
         for name, schema in sorted(known.streams.items())
     ]
+    mapping = accepted_mapping(app, read_log(kafka, topics), read_all_responses(kafka, topics))
+    if mapping is not None:
+        with_it = {name for name, *_ in mapping.streams}
+        rows = [row for row in rows if row[0] not in with_it]
+        rows += [(name, version, "mapping", fields, 0) for name, version, fields in mapping.streams]
+        rows.append((app, mapping.version, "published", mapping.fields, 0))
     emit(output, as_json(head, rows), as_table(head, rows))

@@ -127,6 +127,8 @@ def show(topic: str, count: int, wait: float, login: KafkaLogin) -> int:
         shown += 1
         if shown == count:
             break
+    if not shown:
+        click.echo(f"{topic}: no committed record within {wait:g} s", err=True)
     return 0 if shown else 1
 
 

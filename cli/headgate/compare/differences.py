@@ -1,4 +1,4 @@
-"""What differs between the records of one lane of two apps, A and B.
+"""The differences between the records of one lane of two apps, A and B.
 
 Records are compared as values: JSON objects field by field, other values as text. The name of app B is replaced by that
 of app A first, in keys and in all texts, so that ids that contain it are equal. Equal records are taken out in pairs,

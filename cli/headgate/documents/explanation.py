@@ -54,7 +54,7 @@ class MadeColumn:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedStage:
-    """One stage: what it made, and what it decided. ``row``: the number of the row, if the record gives several."""
+    """One stage: the values that it made, and its decision. ``row``: the number of the row, if there are several."""
 
     name: str
     made: tuple[MadeColumn, ...] = ()

@@ -28,7 +28,7 @@ _WINDOWED = frozenset({"sessions"})
 
 @dataclass(frozen=True)
 class OpenedDocument:
-    """``document``: as it was read; ``settings``: what was made of it; ``ends``: as in ``TrialInput``."""
+    """``document``: as it was read; ``settings``: made of it; ``ends``: as in ``TrialInput``."""
 
     document: Mapping[str, Any]
     settings: ServiceSettings

@@ -64,7 +64,7 @@ class LoadedDocument:
 
     @property
     def name_for_savepoints(self) -> str:
-        """What savepoint commands call it."""
+        """The name that savepoint commands use."""
         return f"{self.name} --settings {self.settings_file}"
 
     def save(self, **entries: object) -> LoadedDocument:

@@ -51,7 +51,7 @@ class TrialLetter:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What a sample gives. ``rows``: by lane, also of lanes without rows. ``counted``: such as duplicates."""
+    """The result of a sample. ``rows``: by lane, also of lanes without rows. ``counted``: such as duplicates."""
 
     records: int
     rows: Mapping[str, Sequence[Row]]
@@ -61,7 +61,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class TrialInput:
-    """What an app is run on. ``records``: by the name of the stream. ``lists``: keys and values of control records.
+    """The input of a trial. ``records``: by the name of the stream. ``lists``: keys and values of control records.
 
     ``ends``: whether the input ends, which closes all windows; else only the clock passes on.
     """

@@ -48,7 +48,9 @@ def _read_app_rules(query: ExplainQuery, reader: KafkaReader) -> AppRules:
     """Read the rules of the app; none if the app was never started."""
     topics = AppTopics(query.app)
     _, ends = reader.bounds(topics.control)
-    if ends:
+    if query.history is not None:
+        history = query.history
+    elif ends:
         history = read_history(query.kafka, topics, query.streams, query.now_ms)
     else:
         history = RuleHistory(RuleSet.empty(load_streams(query.streams)))

@@ -18,13 +18,15 @@ from rulecore.explain.explanation import Explanation, RuleReason
 
 if TYPE_CHECKING:  # an explanation from files reads nothing
     from headgate.explain.kafka_reader import KafkaRecord
+    from rulecore.ruleset.history import RuleHistory
     from streamcore.kafka.settings import KafkaSettings
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery:
     """The arguments of ``headgate rules explain``. ``target``: an alert id, or a rule with an optional version.
-    ``now_ms``: the time of the command. ``scan``: the most records to read of a topic."""
+    ``now_ms``: the time of the command. ``scan``: the most records to read of a topic.
+    ``history``: of the app's rules, for a caller who knows it; None: read from the control topic."""
 
     target: str
     event: str | None
@@ -40,6 +42,7 @@ class ExplainQuery:
     scan: int
     now_ms: int
     formats: RecordFormats = ALL_JSON
+    history: RuleHistory | None = None
 
     @property
     def kafka(self) -> KafkaSettings:

@@ -97,7 +97,7 @@ class ClassArchive:
 
 
 def _describe(class_path: list[str]) -> Iterator[str]:
-    """Yield path, size and time of each jar: what a JVM compares before it uses an archive."""
+    """Yield path, size and time of each jar, which a JVM compares before it uses an archive."""
     for entry in class_path:
         path = Path(entry)
         for jar in sorted(path.parent.glob("*.jar")) if path.name == "*" else [path]:

@@ -72,7 +72,7 @@ class Jar:
 
     @property
     def coordinates(self) -> str:
-        """What the lock has before the digest."""
+        """The text before the digest in the lock."""
         parts = (
             self.group,
             self.artifact,

@@ -59,8 +59,10 @@ class LocalOptions:
 
 
 class Runnable(Protocol):
-    """What can be run: a program, or a settings document of a service. ``arguments``: of the process, after its module;
-    ``name_for_savepoints``: what savepoint commands call it."""
+    """A process that can be run: a program, or a settings document of a service.
+
+    ``arguments``: of the process, after its module. ``name_for_savepoints``: the name that savepoint commands use.
+    """
 
     @property
     def service(self) -> ServiceDefinition[Any]: ...

@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What the user named. ``file``: the settings file. ``entries``: ``path.to.entry=value``. ``login``: of Kafka.
+    """The user's options. ``file``: the settings file. ``entries``: ``path.to.entry=value``. ``login``: of Kafka.
     ``data``: the folder of this machine's data."""
 
     file: Path | None = None
@@ -65,7 +65,7 @@ class LoadedProgram:
 
     @property
     def name_for_savepoints(self) -> str:
-        """What savepoint commands call it."""
+        """The name that savepoint commands use."""
         return self.reference
 
     def save(self, **entries: object) -> LoadedProgram:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.rules.bundle import load_streams
-from headgate.rules.publish import AppTopics, read_log
+from headgate.rules.publish import AppTopics, ControlResponse, read_log
 from rulecore.documents.rule import Rule
-from rulecore.ruleset.history import RuleHistory, replay_log
+from rulecore.documents.status import Subject
+from rulecore.ruleset.history import ControlEntry, RuleHistory, replay_log
 from rulecore.ruleset.ruleset import RuleSet
+from streamcore.engine.publication import decode_app_document
+from streamcore.kafka.control_topic import RecordOffset
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.schema import StreamSchema
 
 
 def read_history(
@@ -36,3 +41,36 @@ def newest_rules(history: RuleHistory) -> Mapping[str, Rule]:
     """Return the newest version of each rule in any slot, by rule id."""
     held = sorted((one.rule for one in history.rules.rules.values()), key=lambda rule: rule.version)
     return {rule.id: rule for rule in held}
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedMapping:
+    """The mapping that an etl app has accepted last. ``fields``: the number of those that it maps. ``streams``: of each
+    stream that came with it, the name, the version and the number of fields."""
+
+    version: int
+    fields: int
+    streams: tuple[tuple[str, int, int], ...]
+
+
+def accepted_mapping(
+    app: str, log: Iterable[ControlEntry], responses: Iterable[ControlResponse]
+) -> AcceptedMapping | None:
+    """Return the mapping in force of those that were published to an app; None if it has accepted none.
+
+    ``log``: of its control topic. ``responses``: all answers of the app.
+    """
+    accepted = {one.position for one in responses if one.accepted and one.subject == Subject.DOCUMENT}
+    found = None
+    for entry in log:
+        control = entry.control
+        if RecordOffset(control.partition, control.offset) in accepted:
+            found = decode_app_document(app, control).document
+    if found is None:
+        return None
+    schemas = [StreamSchema.parse(each["stream"]) for each in found["inputs"] if len(each["stream"]) > 1]
+    return AcceptedMapping(
+        found["version"],
+        len({name for each in found["inputs"] for name in each["map"]}),
+        tuple((schema.name, schema.version, len(schema.fields)) for schema in schemas),
+    )

@@ -123,8 +123,8 @@ def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
     found = describe(kafka, [topics.control, topics.status])
     if topics.control in found and topics.status not in found:
         raise InputError(
-            f"app {topics.app}: it has no topic {topics.status}: it answers no changes, as an app of a service does; "
-            "change its settings or files, and start it anew from a savepoint"
+            f"app {topics.app}: it has no topic {topics.status}: it answers no changes, as a service and a program "
+            "that is a function do; change its settings or files, and start it anew from a savepoint"
         )
     if missing := [name for name in (topics.control, topics.status) if name not in found]:
         raise InputError(

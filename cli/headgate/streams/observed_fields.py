@@ -1,4 +1,4 @@
-"""What the records of a sample have at each path: kinds of values, how often, and whether they differ."""
+"""The content of the records of a sample at each path: kinds of values, how often, and whether they differ."""
 
 from __future__ import annotations
 

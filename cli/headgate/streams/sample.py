@@ -28,6 +28,7 @@ MAX_FILE_BYTES: Final = 1 << 30
 _SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".log")
 #: Names of files with one object per line, even if there is only one line.
 _LINES: Final = (".jsonl", ".ndjson")
+_AVRO: Final = ".avro"
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -51,11 +52,24 @@ def read_files(paths: Sequence[Path], limit: int) -> list[SampleRecord]:
     """Return the first ``limit`` records of files and folders; ``InputError`` for what cannot be read."""
     records: list[SampleRecord] = []
     for path in _files(paths):
-        for record in _records(path, _read(path)):
+        for record in _records(path, read_content(path)):
             if len(records) == limit:
                 return records
             records.append(record)
     return records
+
+
+def find_avro(paths: Sequence[Path]) -> list[Path]:
+    """Return the container files of a sample, in it or in its folders, by their names; none if it is of other files.
+
+    ``InputError`` if only some of them are container files.
+    """
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    files = [file for file in files if not file.is_dir()]
+    found = [file for file in files if file.name.endswith(_AVRO)]
+    if found and len(found) < len(files):
+        raise InputError("a sample has Avro container files or others, not both")
+    return found
 
 
 def read_topic(
@@ -91,7 +105,8 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _read(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
+    """Return the content of a file, unpacked; ``InputError`` if it cannot be read, or is too large."""
     try:
         with path.open("rb") as file:
             packed = file.read(2) == _GZIP

@@ -1,4 +1,4 @@
-"""What a change of a stream's document means: for the records of its topic, for rules, and for their state."""
+"""The effects of a change of a stream's document: on the records of its topic, on rules, and on their state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamcore.schema.field_paths import format_path
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One difference. ``entry``: the field, or the entry of the document; ``effect``: what it means."""
+    """One difference. ``entry``: the field, or the entry of the document; ``effect``: its consequence."""
 
     entry: str
     before: str | None
@@ -28,7 +28,7 @@ class SchemaChange:
 
 
 class RuleFate(enum.StrEnum):
-    """What becomes of a rule with the new document."""
+    """The fate of a rule with the new document."""
 
     SAME = "same"
     NO_STATE = "no state"
@@ -90,7 +90,7 @@ def _effect(before: CompiledRule, after: CompiledRule | str) -> RuleEffect:
 
 
 def _state(rule: CompiledRule) -> frozenset[object]:
-    """Return the names of what the rule keeps, and the route by which its events come."""
+    """Return the names of the state that the rule keeps, and the route by which its events come."""
     found: set[object] = {(rule.route, aggregate.fingerprint) for aggregate in rule.aggregates}
     if rule.sequence is not None:
         found.add((rule.route, rule.sequence.fingerprint))

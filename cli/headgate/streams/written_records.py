@@ -88,8 +88,16 @@ def observe_written(
         if (observed := found.field_at(path)) is not None:
             observed.shape = one_shape
     observe(json, found)
-    _observe_binary(found, binary, EventDecoder(_stream(found, fields), now_ms, written, schemas))
+    timed = [_with_time(one, now_ms) for one in binary]
+    _observe_binary(found, timed, EventDecoder(_stream(found, fields), now_ms, written, schemas))
     return found
+
+
+def _with_time(record: SampleRecord, now_ms: int) -> SampleRecord:
+    """Return the record with a timestamp, which one of a file has not."""
+    if record.record.topic is not None:
+        return record
+    return replace(record, record=replace(record.record, topic="sample", timestamp_ms=now_ms))
 
 
 def _envelope(shape: Shape) -> Envelope | None:

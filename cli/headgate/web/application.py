@@ -19,7 +19,7 @@ from headgate.web.access.guard import STATIC, Guard
 from headgate.web.access.sessions import Sessions
 from headgate.web.api import alerts, apps, deadletters, rules
 from headgate.web.context import Console, require_role
-from headgate.web.pages import actions
+from headgate.web.pages import actions, data_routes, run_routes
 from headgate.web.pages import routes as pages
 from headgate.web.problems import ProblemCode, ProblemDocument, ProblemError, ProblemPlace
 from headgate.web.responses import PROBLEM_JSON, problem_response
@@ -33,7 +33,9 @@ _ERRORS: dict[int | str, dict[str, object]] = {
     "5XX": {"description": "The console or Kafka fails.", "model": ProblemDocument},
 }
 _CODES = {404: ProblemCode.NOT_FOUND, 405: ProblemCode.NOT_FOUND}
-ROUTERS = (apps.ROUTER, rules.ROUTER, alerts.ROUTER, deadletters.ROUTER, pages.ROUTER, actions.ROUTER)
+_API = (apps, rules, alerts, deadletters)
+_PAGES = (pages, actions, run_routes, data_routes)
+ROUTERS = tuple(module.ROUTER for module in (*_API, *_PAGES))
 #: Routes without a role: what a page needs before there is a session.
 PUBLIC = frozenset({f"{STATIC}{{name}}"})
 
@@ -42,7 +44,9 @@ def build_api(console: Console | None) -> FastAPI:
     """Return the application without its guard. ``console`` None: only for its description."""
 
     @asynccontextmanager
-    async def closing(_app: FastAPI) -> AsyncIterator[None]:
+    async def running(_app: FastAPI) -> AsyncIterator[None]:
+        if console is not None:
+            console.start()
         yield
         if console is not None:
             console.close()
@@ -55,7 +59,7 @@ def build_api(console: Console | None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(require_role)],
-        lifespan=closing,
+        lifespan=running,
         responses={status: {**entry, "content": {PROBLEM_JSON: {}}} for status, entry in _ERRORS.items()},
         generate_unique_id_function=lambda route: route.name,
     )

@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from headgate.web.access.roles import ROUTES
 from headgate.web.access.sessions import ConsoleSession
+from headgate.web.changes.backtest import BacktestJobs
+from headgate.web.changes.check import warm_tests
+from headgate.web.changes.explain import KnownApp
 from headgate.web.changes.publish import RuleWriter
 from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
 from headgate.web.state.alert_feed import AlertFeed
 from headgate.web.state.alert_rate import AlertRate
+from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.alerts import AlertReader
 from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.dead_letters import DeadLetterReader
+from headgate.web.state.rule_views import list_versions
+from streamcore.errors import StreamError
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.wire.lanes import ALERTS, SHADOW
+
+_LOG = logging.getLogger(__name__)
+_END_S = 5.0
 
 
 class ShownApp:
     """One app of the console, with its readers and its writer."""
 
-    def __init__(self, kafka: KafkaSettings, app: ConsoleApp, limits: ConsoleLimits) -> None:
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        app: ConsoleApp,
+        limits: ConsoleLimits,
+        working: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.kafka, self.app, self.limits = kafka, app, limits
         self.reader = AppReader(kafka, app)
         self.writer = RuleWriter(self.reader)
         self.alerts = AlertReader(kafka, app.name, limits.scan_records)
         self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
         self.feed = AlertFeed(kafka, app.name)
+        self.backtests = BacktestJobs(working)
         self.rate = AlertRate(kafka, app.name, limits.scan_records)
 
     @property
@@ -43,8 +62,23 @@ class ShownApp:
         """Return the present content of its topics."""
         return self.reader.snapshot()
 
+    def known(self) -> KnownApp:
+        """Return what an explanation needs to know of it."""
+        return KnownApp(self.kafka, self.app, self.snapshot().history)
+
+    def warm(self) -> None:
+        """Read all that pages keep in memory, so that the first of them does not wait for it."""
+        list_versions(self.snapshot())
+        for lane in (ALERTS, SHADOW):
+            self.alerts.page(lane, AlertFilter(), 1, {})
+        self.letters.codes.read()
+        self.rate.by_minute(int(time.time() * 1000))
+
     def close(self) -> None:
-        """Close its clients."""
+        """Close its clients, and cancel its back-tests."""
+        self.alerts.close()
+        self.letters.codes.close()
+        self.backtests.close()
         self.feed.close()
         self.rate.close()
         self.reader.close()
@@ -55,8 +89,26 @@ class Console:
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self.settings = settings
-        self.apps = {app.name: ShownApp(settings.kafka, app, settings.limits) for app in settings.apps}
+        self._closed = threading.Event()
+        self._warming: threading.Thread | None = None
         self._work = threading.BoundedSemaphore(settings.limits.explanations)
+        self.apps = {app.name: ShownApp(settings.kafka, app, settings.limits, self.working) for app in settings.apps}
+
+    def start(self) -> None:
+        """Warm what the first pages need, in a thread of its own."""
+        self._warming = threading.Thread(target=self._warm, name="warm", daemon=True)
+        self._warming.start()
+
+    def _warm(self) -> None:
+        for app in self.apps.values():
+            if self._closed.is_set():
+                return
+            try:
+                app.warm()
+            except StreamError as error:
+                _LOG.warning("app %s cannot be read yet: %s", app.name, error)
+        if not self._closed.is_set():
+            warm_tests()
 
     def app(self, name: str) -> ShownApp:
         """Return an app. ``ProblemError`` if the console does not show it."""
@@ -81,6 +133,9 @@ class Console:
 
     def close(self) -> None:
         """Close all clients."""
+        self._closed.set()
+        if self._warming is not None:
+            self._warming.join(_END_S)
         for app in self.apps.values():
             app.close()
 

@@ -42,7 +42,8 @@ class ConsoleLimits(Document):
     explain_records: Annotated[Positive, Field(description="Most records of a topic that one explanation reads.")] = (
         200_000
     )
-    explanations: Annotated[Positive, Field(description="Most explanations and tests that run at once.")] = 2
+    explanations: Annotated[Positive, Field(description="Most explanations, tests and back-tests at once.")] = 3
+    backtest_records: Annotated[Positive, Field(description="Most records that one back-test reads.")] = 1_000_000
     live_pages: Annotated[Positive, Field(description="Most pages that get new alerts at once.")] = 50
     sessions: Annotated[Positive, Field(description="Most sessions; the oldest one ends when another begins.")] = 100
     wait_ms: Annotated[Positive, Field(description="Longest wait for the app's answer to a change.")] = 30_000

@@ -15,6 +15,7 @@ _TYPES = {
     "console.css": "text/css; charset=utf-8",
     "tokens.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "workbench.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 

@@ -34,6 +34,7 @@ def test_show_begins_at_the_first_record_and_fails_for_an_empty_topic(
     topic = f"shown-{uuid.uuid4().hex[:8]}"
     assert run(["topics", "create", f"{topic}:1", "--bootstrap", kafka.bootstrap]) == 0
     assert run(["topics", "show", topic, "--wait", "0.5", "--bootstrap", kafka.bootstrap]) == 1
+    assert capsys.readouterr().err == f"{topic}: no committed record within 0.5 s\n"
     sink = KafkaSink(kafka, topic)
     for number in range(3):
         sink.send(Row(str(number).encode(), None, 0))

@@ -130,6 +130,7 @@ def test_try_of_a_thousand_records_does_not_load_spark(sample: Path, rates: str)
     assert (status, has_spark) == ("0", "False")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [*sorted((EVENTS / "etl").glob("*.yaml")), EXAMPLE], ids=lambda file: file.stem)
 def test_the_tests_in_the_documents_of_the_examples_pass(file: Path) -> None:
     results = run_mapping_tests(file)

@@ -175,15 +175,19 @@ def test_an_app_that_does_not_answer_gives_202(kafka: KafkaSettings) -> None:
 def test_forms_publish_and_show_mistakes_and_lost_updates_with_the_text_kept(written: Written) -> None:
     pages = f"/apps/{written.app}"
     text = write_rule(rule("formed", tests=[]))
-    made = written.pages.form(f"{pages}/new-rule", {"yaml": text, "etag": "*", "key": "f1", "do": "publish"})
+    made = written.pages.form(f"{pages}/publish", {"yaml": text, "etag": "*", "key": "f1"})
     assert (made.status, made.headers["location"].partition("?")[0]) == (303, f"{pages}/rules/formed")
     said = written.pages.get(made.headers["location"])
     assert "Version 1: accepted" in said.text
     stale = {"yaml": text.replace('"version":1', '"version":2'), "etag": '"r0"', "key": "f2"}
-    lost = written.pages.form(f"{pages}/rules/formed/publish", stale)
+    lost = written.pages.form(f"{pages}/publish", stale)
     assert lost.status == 412
     assert "was changed meanwhile" in lost.text
     assert "&#34;version&#34;:2" in lost.text
+    seen = written.pages.form(f"{pages}/review", {**stale, "yaml": stale["yaml"].replace("> 100", "> 500")})
+    assert "version 1 becomes 2" in seen.text
+    assert "amount &gt; 500" in seen.text
+    assert "It has none: each event is judged by itself." in seen.text
     wrong = written.pages.form(f"{pages}/rules/formed/edit", {"yaml": "id: formed\nversion: x", "etag": "", "key": ""})
     assert (wrong.status, "Mistakes" in wrong.text) == (200, True)
 
@@ -194,7 +198,7 @@ def test_who_may_not_publish_publishes_nothing(written: Written, role: Role, sta
     with serve(written.kafka, written.app, role=role) as server:
         client = Written(written.kafka, written.app, program(server), browser(server))
         refused = client.publish("refused", If_None_Match="*")
-        form = {"yaml": write_rule(rule("refused", tests=[])), "etag": "*", "do": "publish"}
-        by_form = client.pages.form(f"/apps/{written.app}/new-rule", form)
+        form = {"yaml": write_rule(rule("refused", tests=[])), "etag": "*"}
+        by_form = client.pages.form(f"/apps/{written.app}/publish", form)
     assert (refused.status, refused.json["code"], by_form.status) == (status, "not_allowed", 403)
     assert written.control() == before

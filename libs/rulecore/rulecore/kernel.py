@@ -17,6 +17,7 @@ import orjson
 import polars as pl
 
 from rulecore import language as lang
+from rulecore.alerts.alert_rows import alert_rows
 from rulecore.alerts.alerts import AlertContext, event_alert, stateful_alert
 from rulecore.alerts.budgets import firings_within_budget, matches_within_budget
 from rulecore.alerts.dispatch import SUPPRESSED, AlertDispatcher, FiredRule
@@ -230,7 +231,9 @@ class RulesKernel:
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
         records += self._enforce_budgets(cut.next_watermark_ms)
         fields = self.rules.read_fields()
-        return KernelOutput(records, counters=self._counters(), streams=self.published, fields=fields)
+        rows = alert_rows(records) if self.config.alert_rows else None
+        lanes = () if rows is None else (rows,)
+        return KernelOutput(records, lanes, counters=self._counters(), streams=self.published, fields=fields)
 
     def _union_events(self, events: Mapping[StreamKey, pl.DataFrame]) -> Iterator[tuple[StreamKey, pl.DataFrame]]:
         """Yield the events of each union of streams for each of its keys."""

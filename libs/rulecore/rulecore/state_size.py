@@ -1,4 +1,4 @@
-"""The size of the state that rules keep, in entries and bytes: what budgets limit and metrics show.
+"""The size of the state that rules keep, in entries and bytes, which budgets limit and metrics show.
 
 Sizes are counted, never measured in the process: equal states have equal sizes in every process, so a rule may be put
 into quarantine because of its size. An entry counts with a constant number of bytes for its kind, a number of eight

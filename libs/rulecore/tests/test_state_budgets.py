@@ -202,6 +202,7 @@ def measure_uses(rules: Sequence[RawRecord], *, restart: bool) -> Iterator[list[
         yield found
 
 
+@pytest.mark.slow
 def test_a_group_above_its_budget_quarantines_the_rule_with_the_most_state() -> None:
     budgets = StateBudgets(group_bytes=50_000)
     records, _ = run([*FLOOD_RULES, *GOOD_RULES], budgets, 200)

@@ -99,6 +99,7 @@ def test_alerts_do_not_depend_on_cuts_and_have_ids_of_their_own() -> None:
     assert len({one["alert_id"] for one in whole}) == len(whole)
 
 
+@pytest.mark.slow
 def test_the_state_of_a_rule_over_two_streams_moves_to_other_shards(tmp_path: Path) -> None:
     def rescale(running: InProcessApp) -> InProcessApp:
         saved = save(running.app, running.blobs, tmp_path / "savepoints", moment())

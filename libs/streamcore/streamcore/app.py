@@ -140,6 +140,7 @@ def decode_limits(limits: Limits) -> DecodeLimits:
         max_record_bytes=limits.max_record_bytes,
         max_future_ms=limits.max_future_ms,
         max_record_values=limits.max_record_values,
+        max_batch_values=limits.max_batch_values,
         min_event_ms=limits.min_event_ms,
     )
 

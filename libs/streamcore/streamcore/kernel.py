@@ -35,6 +35,8 @@ STATE_ENTRIES, STATE_BYTES, BUDGET_REACHED = "state_entries", "state_bytes", "bu
 COLD, COLD_MOVES = "cold", "cold_moves"
 #: Counts of the deduplication of a stream and sizes of its state, likewise, with the stream and what is counted.
 DEDUPLICATION = "deduplication"
+#: The last part of the name of such a count: of the shards to which events of after the watermark may be late.
+FLOOR_AHEAD = "floor_ahead"
 #: The same, with the name of a step: microseconds in which it ran. And with the number of a source partition: the
 #: broker's timestamp of the first record that the cut reads of it.
 BUSY_US, FIRST_RECORD_MS = "busy_us", "first_record_ms"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 MAX_EVENT_IDS = 2**30
 #: The default of ``Limits.max_record_values``: no record of 256 KB exceeds it that has text for each of the values.
 MAX_RECORD_VALUES = 128 * 1024
+#: The default of ``Limits.max_batch_values``: about 150 MB while they are decoded.
+MAX_BATCH_VALUES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,9 @@ class Limits:
     #: Most values in the arrays and maps of a record; one with more is rejected. An element that is a struct also
     #: counts as each of its declared members, there or not: each takes memory.
     max_record_values: int = MAX_RECORD_VALUES
+    #: Most values in the arrays and maps of the records that a task decodes and holds at once, counted likewise;
+    #: records with more together are decoded and packed in parts.
+    max_batch_values: int = MAX_BATCH_VALUES
     #: The earliest plausible event time in epoch milliseconds. None: only numbers of a wrong unit are implausible.
     min_event_ms: int | None = None
 

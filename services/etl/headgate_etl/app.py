@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from headgate_etl.live_documents import documents_at_start
 from headgate_etl.settings import EtlSettings
-from headgate_etl.sinks import sink_factories
 from headgate_etl.topology import build_topology
 from streamcore.app import App, Source
 from streamcore.schema.published_document import PublishedDocument
+from streamcore.service.config.sinks import sink_factories
 
 if TYPE_CHECKING:
     from streamcore.engine.report import Listeners
@@ -51,7 +51,7 @@ def create_runner(settings: EtlSettings, runtime: Runtime, listeners: Listeners)
         build_runner,
     )  # loads Spark, which an app that is only built does not need
 
-    sinks = [*sink_factories(settings, build_topology(settings).table_columns)]
+    sinks = sink_factories(settings, build_topology(settings).table_columns)
     return build_runner(build_app(settings), settings, runtime, listeners, sinks)
 
 

@@ -16,7 +16,6 @@ from headgate_etl.documents import EtlDocument, MappingDocument, PublishedMappin
 from headgate_etl.name_resolution import read_lists, read_model
 from headgate_etl.table_lookup import table_sources
 from headgate_etl.topology import build_topology
-from rulecore.documents.status import answer_record
 from rulecore.mapping.problems import Problems
 from streamcore.app import App, Source
 from streamcore.engine.document_changes import DocumentAnswer, DocumentPlan, find_missing_stream
@@ -27,7 +26,7 @@ from streamcore.kernel import ControlRecord
 from streamcore.schema.evolution import RESTART
 from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.config.documents import checked_document
-from streamcore.service.live_documents import bind_app, find_differences, reject_differences
+from streamcore.service.live_documents import answer_record, bind_app, find_differences, reject_differences
 from streamcore.wire.lanes import Record
 
 if TYPE_CHECKING:

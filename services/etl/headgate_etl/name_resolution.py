@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from headgate_etl import masking
 from headgate_etl.documents import How, RedisValue, RouteTarget
-from headgate_etl.sinks import sink_lanes
 from rulecore.language import ListType
 from rulecore.language.secrets import read_secret
 from rulecore.mapping.problems import Problems
 from streamcore.schema import STRING, TIMESTAMP, Field, Kind, Type
+from streamcore.service.config.sinks import sink_lanes
 
 if TYPE_CHECKING:
     from headgate_etl.documents import EtlDocument
@@ -155,7 +155,7 @@ def check_secrets(settings: EtlDocument, problems: Problems) -> None:
 
 def check_sinks(settings: EtlDocument, problems: Problems) -> None:
     """Check that every route to a sink has an entry there (table, index, endpoint), and each entry a route."""
-    sinks = sink_lanes(settings)
+    sinks = {RouteTarget(name): sink_lanes(sink) for name, sink in settings.sinks.items()}
     for number, route in enumerate(settings.routes):
         if route.to is RouteTarget.KAFKA:
             continue

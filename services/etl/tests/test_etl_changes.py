@@ -16,9 +16,9 @@ from conftest import NewDatabase
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from headgate_etl.app import build_app, build_topology
 from headgate_etl.settings import EtlSettings
-from headgate_etl.sinks import sink_factories
 from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.in_process import InProcessApp, RawRecord
+from streamcore.service.config.sinks import sink_factories
 from streamcore.sinks.sink import SinkHooks
 from tests.harness.cut_ids import cut_id
 from tests.harness.servers.search_index import index_on

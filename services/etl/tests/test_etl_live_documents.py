@@ -344,6 +344,7 @@ def test_the_app_is_pickled_with_what_was_published(running: Running, tmp_path: 
     assert [stage.documents for stage in again][-1].settings.version == 2
 
 
+@pytest.mark.slow
 def test_a_savepoint_has_the_mapping_and_the_lists_for_another_number_of_shards(tmp_path: Path) -> None:
     more: dict[str, Any] = {
         "model": MODEL | {"rate": "decimal(12,6)"},

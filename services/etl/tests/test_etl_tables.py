@@ -17,9 +17,9 @@ import pytest
 from conftest import NewDatabase
 from headgate_etl.app import build_app, build_topology
 from headgate_etl.settings import EtlSettings
-from headgate_etl.sinks import sink_factories
 from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.in_process import InProcessApp
+from streamcore.service.config.sinks import sink_factories
 from streamcore.sinks.sink import SinkHooks
 from tests.harness.apps.retail_etl import MODEL, ROOT, records, settings
 from tests.harness.apps.small_etl import rates

@@ -6,6 +6,7 @@
     <app>.control   ─┼─▶ decode, route by key ─▶ rules kernel per shard ─▶ <app>.alerts, .shadow, .status,
     heartbeat       ─┘                                                     .late, .deadletters  (one transaction)
 
+Sinks, such as a table of PostgreSQL or Iceberg, get alerts as rows, too, if the settings say so, before Kafka.
 Events of a stream with ``deduplicate`` are routed by their id first, and their repetitions end there.
 """
 
@@ -15,7 +16,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from headgate_rules.settings import RulesSettings
-from headgate_rules.topics import LANES
+from headgate_rules.topics import ALERT_ROWS, LANES, find_lane_faults
+from rulecore.alerts.alert_rows import alert_columns
 from rulecore.factory import LateEventWriter, RulesFactory
 from rulecore.lists.routing import DATA_KEYS
 from rulecore.settings import DispatchSettings, GroupSettings, StateBudgets
@@ -27,6 +29,7 @@ from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
 from streamcore.schema.published_document import PublishedDocument
 from streamcore.service.build_runner import build_runner
+from streamcore.service.config.sinks import sink_factories
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.wire.lanes import CONTROL
@@ -34,6 +37,8 @@ from streamcore.wire.lanes import CONTROL
 
 def build_app(settings: RulesSettings) -> App:
     """Build the app, without sinks or runtime."""
+    if faults := find_lane_faults(settings):
+        raise ConfigError("\n".join(line for fault in faults for line in fault.lines()))
     in_files = tuple(
         stream.apply_to(Source(stream.stream_schema(), stream.topic, format=stream.input_format()))
         for stream in settings.streams
@@ -52,11 +57,13 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
     what is written into them later is for the next start."""
     sources = add_streams(in_files, published)
     streams = tuple(RuleStream(source.schema, source.topic) for source in sources)
+    tables = frozenset({ALERT_ROWS} if settings.sinks else {})
     app = App(
         name=settings.app,
         sources=sources,
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},
+        tables=tables,
         stages=(
             RulesFactory(
                 streams=streams,
@@ -70,6 +77,7 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
                     group_bytes=settings.max_group_state_bytes,
                     shard_bytes=settings.max_shard_state_bytes,
                 ),
+                alert_rows=bool(tables),
             ),
         ),
         shards=settings.shards,
@@ -84,5 +92,6 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
 
 
 def create_runner(settings: RulesSettings, runtime: Runtime, listeners: Listeners) -> Runner:
-    """Create the runner of the app."""
-    return build_runner(build_app(settings), settings, runtime, listeners)
+    """Create the runner of the app and its sinks."""
+    sinks = sink_factories(settings, {ALERT_ROWS: alert_columns()})
+    return build_runner(build_app(settings), settings, runtime, listeners, sinks)

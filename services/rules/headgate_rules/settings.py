@@ -8,10 +8,11 @@ from pydantic import Field
 
 from streamcore.service.config.documents import NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import AppName, ServiceSettings
+from streamcore.service.config.sinks import SinkDocuments
 
 
-class RulesSettings(ServiceSettings):
-    """Settings of the rules app."""
+class RulesSettings(SinkDocuments, ServiceSettings):
+    """Settings of the rules app. A sink takes alerts, too, if it has an entry for the lane alerts_table."""
 
     preload: ClassVar[tuple[str, ...]] = ("rulecore.kernel",)
 

@@ -22,7 +22,6 @@ from headgate_search.changes import DELETED, ID, LOG_POSITION, is_inactive
 from headgate_search.plan import SearchPlan, build_plan, counted_columns, read_sources
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
-from rulecore.documents.status import answer_record
 from rulecore.mapping.failed_rows import keep_valid
 from streamcore.aggregates import Sum
 from streamcore.app import App, Source
@@ -136,7 +135,7 @@ def _count(
 
 def build_app(settings: SearchSettings) -> App:
     """Build the app, without sinks or runtime."""
-    return build_with_streams(read_sources(settings), partial(_build_with, settings), answer_record)
+    return build_with_streams(read_sources(settings), partial(_build_with, settings))
 
 
 def _build_with(settings: SearchSettings, documents: StreamDocuments) -> App:

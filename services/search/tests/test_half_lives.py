@@ -62,6 +62,7 @@ def scores(
 
 @hypothesis_settings(max_examples=25)
 @given(plays, st.lists(st.integers(1, 6), max_size=4), st.sampled_from([1, 3]))
+@pytest.mark.slow
 def test_a_score_is_the_logarithm_of_the_decayed_sum(
     settings: SearchSettings, happened: list[tuple[str, int, int]], cuts: list[int], shards: int
 ) -> None:

@@ -258,6 +258,7 @@ def test_documents_are_also_records_of_the_changes_lane_if_the_settings_say_so()
     assert "changes" not in App(SETTINGS).simulation.local.app.lanes
 
 
+@pytest.mark.slow
 def test_an_event_that_is_sent_twice_counts_once_if_the_stream_says_so(tmp_path: Path) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text((search.ROOT / "streams" / "shop.yaml").read_text() + "deduplicate: 24h\n")

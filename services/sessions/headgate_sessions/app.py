@@ -7,7 +7,7 @@
                                                                   └▶ in sliding windows ─▶ <app>.active, <app>.top
     late events ─▶ <app>.late         records that fail ─▶ <app>.deadletters            (one transaction)
 
-PostgreSQL gets the rows of the lanes that the settings name, in a transaction of its own, before that of Kafka.
+Sinks, such as a table of PostgreSQL or Iceberg, get the rows of the lanes that the settings name there, before Kafka.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from headgate_sessions.dashboard_metrics import dashboard_metrics
 from headgate_sessions.plan import AT, EVENT_ID, GAP, PERIOD, USER, SessionPlan, build_plan
 from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
-from headgate_sessions.topics import KEYS, SESSIONS, table_lane
-from rulecore.documents.status import answer_record
+from headgate_sessions.topics import KEYS, SESSIONS
 from rulecore.mapping.failed_rows import keep_valid
 from streamcore.app import App, Source
 from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
-from streamcore.service.config.sinks import sink_factory
+from streamcore.service.config.sinks import named_lanes, sink_factories
 from streamcore.service.live_documents import StreamDocuments, bind_app, build_with_streams
 from streamcore.topology.nodes import SinkNode
 from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.windowing import RevisionPolicy, Session
-from streamcore.wire.lanes import LATE
+from streamcore.wire.lanes import LATE, table_lane
 from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def build_topology(settings: SessionsSettings, given: Source | None = None) -> Topology:
-    """Build the topology. A lane that ``postgres.tables`` names is in it twice: as records, and as rows of a table.
+    """Build the topology. A lane that a sink of the settings names is in it twice: as records, and as rows.
 
     ``given``: the stream and its format; None: those of the settings.
     """
@@ -63,11 +62,12 @@ def build_topology(settings: SessionsSettings, given: Source | None = None) -> T
 
 
 def _table_sinks(lanes: Mapping[str, Stream], settings: SessionsSettings) -> list[SinkNode]:
-    """Return the lanes whose rows go to PostgreSQL. ``ConfigError`` names a table whose lane does not exist."""
-    requested = settings.postgres.tables if settings.postgres else {}
+    """Return the lanes whose rows go to sinks. ``ConfigError`` names an entry of a sink whose lane does not exist."""
     available = {table_lane(lane): rows for lane, rows in lanes.items()}
-    if unknown := sorted({*requested} - {*available}):
-        raise ConfigError(f"postgres.tables: there is no lane {unknown[0]!r}; there are {', '.join(available)}")
+    requested = dict.fromkeys(lane for _, lane in named_lanes(settings))
+    for path, lane in named_lanes(settings):
+        if lane not in available:
+            raise ConfigError(f"{path}: there is no lane {lane!r}; there are {', '.join(available)}")
     return [available[lane].table(lane) for lane in requested]
 
 
@@ -91,7 +91,7 @@ def build_sessions(events: Stream, settings: SessionsSettings, plan: SessionPlan
 
 def build_app(settings: SessionsSettings) -> App:
     """Build the app, without sinks or runtime."""
-    return build_with_streams([_source_of(settings)], partial(_build_with, settings), answer_record)
+    return build_with_streams([_source_of(settings)], partial(_build_with, settings))
 
 
 def _source_of(settings: SessionsSettings) -> Source:
@@ -110,6 +110,5 @@ def create_runner(settings: SessionsSettings, runtime: Runtime, listeners: Liste
         build_runner,
     )  # loads Spark, which an app that is only built does not need
 
-    topology = build_topology(settings)
-    sinks = [sink_factory(settings.postgres, topology.table_columns)] if settings.postgres else []
+    sinks = sink_factories(settings, build_topology(settings).table_columns)
     return build_runner(build_app(settings), settings, runtime, listeners, sinks)

@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from headgate_sessions.settings import SessionsSettings
-from headgate_sessions.topics import KEYS, lanes, row_lanes, table_lane
+from headgate_sessions.topics import KEYS, lanes, row_lanes
+from streamcore.service.config.sinks import named_lanes
 from streamcore.service.definition import ServiceDefinition, in_module
+from streamcore.wire.lanes import table_lane
 
 if TYPE_CHECKING:
     from streamcore.app import Source
@@ -26,11 +28,11 @@ def _find_faults(
     if stream is not None:
         find_plan(settings, stream.schema, problems)
     there = [table_lane(lane) for lane in row_lanes(settings)]
-    for name in settings.postgres.tables if settings.postgres else ():
+    for path, name in named_lanes(settings):
         if name not in there:
             known = [table_lane(lane) for lane in KEYS]
             missing = "the settings turn this lane off" if name in known else f"there are {', '.join(there)}"
-            problems.add(f"postgres.tables.{name}", f"there is no lane {name!r}; {missing}")
+            problems.add(path, f"there is no lane {name!r}; {missing}")
     return problems.faults
 
 

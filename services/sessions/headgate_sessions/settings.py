@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
 from streamcore.service.config.settings import AppName, ServiceSettings
-from streamcore.sinks.postgres.settings import PostgresSettings
+from streamcore.service.config.sinks import SinkDocuments
 from streamcore.windowing.assigners import MAX_GAP_MS
 
 MINUTE_MS = 60_000
@@ -97,8 +97,8 @@ class DashboardMetricsDocument(Document):
         return self
 
 
-class SessionsSettings(ServiceSettings):
-    """Settings of the sessions app."""
+class SessionsSettings(SinkDocuments, ServiceSettings):
+    """Settings of the sessions app. A lane whose rows go to a sink, too, has an entry there: its name and _table."""
 
     preload: ClassVar[tuple[str, ...]] = (
         "headgate_sessions.session_records",
@@ -155,9 +155,6 @@ class SessionsSettings(ServiceSettings):
     )
     dashboard_metrics: DashboardMetricsDocument | None = Field(
         default=DashboardMetricsDocument(), description="Metrics for a dashboard; null turns them off."
-    )
-    postgres: PostgresSettings | None = Field(
-        default=None, description="PostgreSQL sink for the same rows; its tables name the lanes with the suffix _table."
     )
 
     @property

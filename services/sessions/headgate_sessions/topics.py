@@ -21,17 +21,6 @@ KEYS = {
     ACTIVE: ("until",),
     TOP: ("until", "rank"),
 }
-_TABLE = "_table"
-
-
-def table_lane(lane: str) -> str:
-    """Return the name of the lane that sends the rows of ``lane`` to a table."""
-    return f"{lane}{_TABLE}"
-
-
-def lane_of_table(name: str) -> str:
-    """Return the lane whose rows a table lane has."""
-    return name.removesuffix(_TABLE)
 
 
 def row_lanes(settings: SessionsSettings) -> Mapping[str, tuple[str, ...]]:

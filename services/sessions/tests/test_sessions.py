@@ -85,6 +85,7 @@ def test_sessions_of_a_stream_with_deduplicate_equal_those_of_the_setting(events
     assert set(rows_of(select_final(each["sessions"]))) != set(rows_of(select_final(of_setting["sessions"])))
 
 
+@pytest.mark.slow
 def test_the_late_lane_has_exactly_the_events_sent_hours_late(events: pl.DataFrame) -> None:
     result = run_cuts(new_settings(), events, ENDS[0])
     assert late_events(result, events)["ts"].max() < events["ts"].sort()[EVENTS // 100]
@@ -140,6 +141,7 @@ def test_a_late_event_that_joins_two_sessions_retracts_exactly_one() -> None:
     assert select_final(session_rows)["events"].to_list() == [4]
 
 
+@pytest.mark.slow
 def test_a_checkout_keeps_a_session_open_for_longer() -> None:
     two = shop_events(1_000).filter(pl.col("user_id").is_not_null())[:2]
     apart = two.with_columns(

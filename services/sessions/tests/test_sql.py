@@ -15,8 +15,9 @@ import pytest
 
 from headgate.demo.shop.session_columns import shop_metrics
 from headgate_sessions.app import build_topology
-from headgate_sessions.topics import ACTIVE, ACTIVITY, KEYS, REVENUE, SESSIONS, TOP, table_lane
+from headgate_sessions.topics import ACTIVE, ACTIVITY, KEYS, REVENUE, SESSIONS, TOP
 from streamcore.topology.simulation import SimulationResult
+from streamcore.wire.lanes import table_lane
 from tests.harness.apps.sessions_app import ROOT, new_settings, run_cuts, select_final, shop_events, table_settings
 
 TABLES = {SESSIONS: "session", ACTIVITY: "activity", REVENUE: "revenue", ACTIVE: "active", TOP: "top"}
@@ -66,6 +67,7 @@ def _type(kind: pa.DataType) -> str:
     return "TIMESTAMP WITH TIME ZONE" if pa.types.is_timestamp(kind) else TYPES[str(kind)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lane", TABLES)
 def test_every_column_has_a_comment(lane: str) -> None:
     text = (SQL / "tables.sql").read_text()

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from streamcore.cuts.cut_id import CutId
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -19,6 +21,7 @@ from streamcore.sinks.parquet.notes import FolderNote
 from streamcore.sinks.postgres import sink as postgres
 from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
+from streamcore.sinks.webhook import sink as webhook
 from streamcore.spark import runner
 
 
@@ -50,6 +53,13 @@ class ForgetfulParquet(parquet.ParquetSink):
         return False
 
 
+class ForgetfulWebhook(webhook.WebhookSink):
+    """Gives the requests of each process other ids."""
+
+    def _message_id(self, *where: Any) -> str:
+        return f"{super()._message_id(*where)}-{os.getpid()}"
+
+
 class ForgetfulKafka(ExactlyOnceWriter):
     """Ignores every marker."""
 
@@ -63,6 +73,7 @@ def forget() -> None:
     vars(delta)["DeltaSink"] = ForgetfulDelta
     vars(iceberg)["IcebergSink"] = ForgetfulIceberg
     vars(parquet)["ParquetSink"] = ForgetfulParquet
+    vars(webhook)["WebhookSink"] = ForgetfulWebhook
     vars(runner)["ExactlyOnceWriter"] = ForgetfulKafka
 
 

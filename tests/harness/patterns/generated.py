@@ -100,9 +100,16 @@ def generate(seed: int, *, most_events: int = 8) -> Case:
     return _Generator(random.Random(seed)).case(most_events)
 
 
+def generate_alike(seed: int, count: int) -> list[Case]:
+    """Return cases with the same events, whose patterns differ in the letters of their conditions only."""
+    letters = [random.Random(f"{seed} {number}") for number in range(count)]
+    return [_Generator(random.Random(seed), own).case(most_events=8) for own in letters]
+
+
 class _Generator:
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, letters: random.Random | None = None) -> None:
         self.rng = rng
+        self.letters = letters or rng
         self.conditions: dict[str, Condition] = {}
         self.names: list[str] = []
 
@@ -198,7 +205,7 @@ class _Generator:
         )
 
     def _letters(self) -> str:
-        return "".join(self.rng.sample(LETTERS, self.rng.choice([1, 1, 2, 3])))
+        return "".join(self.letters.sample(LETTERS, self.letters.choice([1, 1, 2, 3])))
 
     def _name(self, kind: str) -> str:
         self.names.append(f"{kind}{len(self.names)}")

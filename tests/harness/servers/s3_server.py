@@ -35,11 +35,16 @@ class S3Location:
 
     def copy(self) -> Path:
         """Return the table as it is now, in a folder."""
-        store = fs.S3FileSystem(endpoint_override=ENDPOINT, region=_REGION)
+        store = file_system()
         folder = self.copies / uuid.uuid4().hex
         folder.mkdir(parents=True)
         fs.copy_files(self.path, str(folder), source_filesystem=store, destination_filesystem=fs.LocalFileSystem())
         return folder
+
+
+def file_system() -> fs.S3FileSystem:
+    """Return the server's files, with the keys of the environment."""
+    return fs.S3FileSystem(endpoint_override=ENDPOINT, region=_REGION)
 
 
 def new_location(copies: Path) -> S3Location:

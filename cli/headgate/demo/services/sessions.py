@@ -15,12 +15,12 @@ from headgate.demo.shop.session_columns import shop_entries, shop_metrics
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import AppNames
 from headgate_sessions.settings import DashboardMetricsDocument, FieldsDocument, SessionsSettings
-from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, SESSIONS, TOP, table_lane
+from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, SESSIONS, TOP
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
 from streamcore.service.config.documents import StreamDocument
 from streamcore.sinks.postgres.settings import TableName, TableSpec
-from streamcore.wire.lanes import DEAD_LETTERS, LATE
+from streamcore.wire.lanes import DEAD_LETTERS, LATE, table_lane
 
 if TYPE_CHECKING:
     from headgate.console.timeline import Timeline

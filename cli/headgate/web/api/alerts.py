@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from headgate.web.changes.explain import Question, explain
 from headgate.web.context import TheApp, TheConsole
 from headgate.web.problems import ProblemCode, ProblemError
-from headgate.web.state.alerts import AlertFilter
+from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.newest_first import read_cursor
 from headgate.web.state.values import AlertPage, AlertValue
 
@@ -81,6 +81,6 @@ def read_explanation(
 ) -> JsonValue:
     """Explain why an alert was raised, or why a rule fired or did not, as `headgate rules explain -o json` does."""
     with console.working():
-        found = explain(app.kafka, app.app, Question(target, event, key, at), console.settings.limits.explain_records)
+        found = explain(app.known(), Question(target, event, key, at), console.settings.limits.explain_records)
     result: JsonValue = orjson.loads(orjson.dumps(found))
     return result

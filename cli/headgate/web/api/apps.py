@@ -6,12 +6,15 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
+from headgate.web.api.rules import ChangeBody, TheChange
+from headgate.web.changes.release import roll_back_release
 from headgate.web.context import TheApp, TheConsole
 from headgate.web.state.overview import read_app
+from headgate.web.state.releases import find_release
 from headgate.web.state.rule_views import list_changes, list_lists, list_streams
-from headgate.web.state.values import AppValue, ChangePage, ListValue, StreamValue
+from headgate.web.state.values import AppValue, ChangePage, ListValue, OutcomeValue, ReleaseValue, StreamValue
 
 ROUTER = APIRouter(prefix="/api/v1/apps", tags=["apps"])
 Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
@@ -46,6 +49,22 @@ def list_history(
 def list_releases(app: TheApp, console: TheConsole, cursor: Before = None, limit: Limit = 100) -> ChangePage:
     """List the releases, the newest first."""
     return _page(app, console.rows(limit), cursor, lambda subject, _: subject == "release")
+
+
+@ROUTER.get("/{app}/releases/{release}")
+def read_release(app: TheApp, release: str, response: Response) -> ReleaseValue:
+    """Return a release with its rules. The answer has its ETag."""
+    found = find_release(app.snapshot(), release)
+    response.headers["ETag"] = found.etag
+    return found
+
+
+@ROUTER.post("/{app}/releases/{release}/rollback")
+def undo_release(app: TheApp, release: str, body: ChangeBody, change: TheChange, response: Response) -> OutcomeValue:
+    """Publish the rules before a release in one step, as `headgate rules rollback --release` does."""
+    outcome = roll_back_release(app.reader, release, change.terms(body))
+    response.status_code = 202 if outcome.status is None else 200
+    return outcome
 
 
 @ROUTER.get("/{app}/lists")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.dead_letters.model import DeadLetterFilter
+from headgate.web.changes.replay import send_again
 from headgate.web.context import TheApp, TheConsole
 from headgate.web.state.newest_first import read_cursor
-from headgate.web.state.values import DeadLetterPage, DeadLetterValue
+from headgate.web.state.values import DeadLetterPage, DeadLetterValue, ReplayValue
 
 ROUTER = APIRouter(prefix="/api/v1/apps/{app}", tags=["dead letters"])
 Partition = Annotated[int, Path(ge=0, le=2**31 - 1, description="Partition of the dead-letter topic.")]
@@ -35,3 +37,17 @@ def list_dead_letters(
 def read_dead_letter(app: TheApp, partition: Partition, offset: Offset) -> DeadLetterValue:
     """Return the dead letter at a position."""
     return app.letters.find(partition, offset)
+
+
+class DeadLetterRepair(BaseModel):
+    """How a dead letter is sent again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Annotated[str | None, Field(description="Its new value; null: the bytes that were rejected.")] = None
+
+
+@ROUTER.post("/dead-letters/{partition}/{offset}/replay")
+def replay_dead_letter(app: TheApp, partition: Partition, offset: Offset, body: DeadLetterRepair) -> ReplayValue:
+    """Send a dead letter to its source again, repaired or as it was: once, however often this is asked."""
+    return send_again(app.kafka, app.letters, (partition, offset), body.value)

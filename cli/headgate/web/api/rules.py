@@ -39,24 +39,32 @@ class RuleText(_Body):
     yaml: Annotated[str, Field(description="The rule's document, as in a file.")]
 
 
-class _Change(_Body):
+class RuleCheck(RuleText):
+    """A rule to check."""
+
+    tests: Annotated[bool, Field(description="Run its tests too; false while it is being typed.")] = True
+
+
+class ChangeBody(_Body):
+    """What every change may say."""
+
     why: Annotated[str | None, Field(max_length=1_000, description="The reason, kept in the history.")] = None
     wait_ms: Annotated[int, Field(ge=0, description="Longest wait for the app's answer.")] = 10_000
 
 
-class RulePublication(RuleText, _Change):
+class RulePublication(RuleText, ChangeBody):
     """A version of a rule to publish."""
 
     mode: Annotated[str | None, Field(description="Instead of the document's: live, shadow, canary=10%, ...")] = None
 
 
-class ModeChange(_Change):
+class ModeChange(ChangeBody):
     """Another mode for the newest version."""
 
     mode: Annotated[str, Field(description="live, shadow, canary=10%, paused, draft or retired.")]
 
 
-class RollBack(_Change):
+class RollBack(ChangeBody):
     """The way back to an earlier version."""
 
     to: Annotated[int | None, Field(ge=1, description="The version; null: the one that was live before.")] = None
@@ -75,7 +83,7 @@ class ChangeRequest:
         self._by, self._etag, self._key = session.subject, if_match, idempotency_key
         self._most_wait_ms = console.settings.limits.wait_ms
 
-    def terms(self, body: _Change, if_none_match: str | None = None) -> Terms:
+    def terms(self, body: ChangeBody, if_none_match: str | None = None) -> Terms:
         """Return the terms of the change; ``ProblemError`` if its headers contradict each other."""
         if if_none_match is not None and (if_none_match != "*" or self._etag is not None):
             place = ProblemPlace(path="If-None-Match", message="only * is accepted, and no If-Match beside it")
@@ -118,9 +126,9 @@ def list_rules(
 
 
 @ROUTER.post("/rule-checks")
-def check_rule(app: TheApp, console: TheConsole, body: RuleText) -> CheckValue:
+def check_rule(app: TheApp, console: TheConsole, body: RuleCheck) -> CheckValue:
     """Check a rule without publishing it: mistakes with line and column, cost, and its tests."""
-    return check_with_tests(app.snapshot(), body.yaml, console.working)
+    return check_with_tests(app.snapshot(), body.yaml, console.working, tests=body.tests)
 
 
 @ROUTER.get("/rules/{rule}")

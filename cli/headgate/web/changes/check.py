@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
+import orjson
 from pydantic import Field
 
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
@@ -20,9 +21,15 @@ from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
+from rulecore.ruleset.history import RuleHistory
 from rulecore.ruleset.ruleset import RuleSet
+from streamcore.schema import Kind
 
 FILE = "rule"
+_SEEN = ("key", "message", "values", "window")
+#: A value of each kind of field, for a test that only warms.
+_WARM: Mapping[Kind, object] = {Kind.STRING: "1", Kind.LONG: 1, Kind.DOUBLE: 1.0, Kind.DECIMAL: 1, Kind.BOOLEAN: True}
+_MOST_SEEN = 5  # alerts of a test that are shown
 
 
 class CheckValue(Value):
@@ -83,10 +90,13 @@ def _problem(message: str, place: object) -> Problem:
     return Problem(FILE, place if isinstance(place, SourceLocation) else SourceLocation(1, 1), "", message)
 
 
-def check_with_tests(snapshot: Snapshot, text: str, working: Callable[[], AbstractContextManager[None]]) -> CheckValue:
-    """Check the text of one rule, and run its tests if it has no mistakes. ``working``: holds a place for the tests."""
+def check_with_tests(
+    snapshot: Snapshot, text: str, working: Callable[[], AbstractContextManager[None]], *, tests: bool = True
+) -> CheckValue:
+    """Check the text of one rule, and run its tests if it has no mistakes and ``tests`` is true. ``working``: holds a
+    place for the tests."""
     checked = check_text(snapshot, text)
-    if checked.problems or checked.rule is None:
+    if checked.problems or checked.rule is None or not tests:
         return _as_value(checked, ())
     with working():
         return _as_value(checked, run_tests(snapshot, checked.rule, checked.loaded))
@@ -119,10 +129,32 @@ def run_tests(snapshot: Snapshot, rule: Rule, loaded: LoadedRule | None = None) 
             name=result.test,
             passed=result.passed,
             diff=result.diff,
+            seen=tuple({name: alert[name] for name in _SEEN if name in alert} for alert in result.alerts[:_MOST_SEEN]),
             line=None if loaded is None else loaded.document.place(("tests", number)).line,
         )
         for number, result in enumerate(results)
     )
+
+
+def warm_tests() -> None:
+    """Run a test of a made-up rule: the first one imports the kernel, for which nobody should wait while typing."""
+    from headgate.rules.bundle import load_streams
+
+    snapshot = Snapshot("", RuleHistory(RuleSet.empty(load_streams())))
+    name, schema = min(snapshot.history.rules.streams.items())
+    event = {one.name: _WARM[one.type.kind] for one in schema.fields if one.type.kind in _WARM}
+    rule = {
+        "id": "warm",
+        "version": 1,
+        "owner": "console",
+        "on": name,
+        "where": f"{min(event)} is not null",
+        "then": {"severity": "low", "message": f"{{{min(event)}}}"},
+        "tests": [{"name": "warm", "events": [event], "expect": []}],
+    }
+    checked = check_text(snapshot, orjson.dumps(rule).decode())
+    if checked.rule is not None:
+        run_tests(snapshot, checked.rule, checked.loaded)
 
 
 def _others(rules: RuleSet, rule: Rule) -> list[Rule]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from headgate.console.output import Json
 from headgate.errors import InputError
@@ -14,7 +17,9 @@ from headgate.kafka_login import KnownLogin
 from headgate.records.formats import read_formats
 from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.settings import ConsoleApp
+from rulecore.documents.rule import Rule, canonical_json
 from rulecore.errors import RuleSetError
+from rulecore.ruleset.history import RuleHistory
 from streamcore.kafka.settings import KafkaSettings
 
 
@@ -29,28 +34,54 @@ class Question:
     at: str | None = None
 
 
-def explain(kafka: KafkaSettings, app: ConsoleApp, question: Question, scan: int) -> Json:
-    """Return an explanation. ``ProblemError`` naming what is missing, if the question cannot be answered."""
+@dataclass(frozen=True, slots=True)
+class KnownApp:
+    """An app whose rules are known. ``history``: of its snapshot."""
+
+    kafka: KafkaSettings
+    app: ConsoleApp
+    history: RuleHistory
+
+
+def explain(known: KnownApp, question: Question, scan: int, rule: Rule | None = None) -> Json:
+    """Return an explanation. ``scan``: the most records of a topic that it reads. ``rule``: the version to explain
+    instead of the published one. ``ProblemError`` naming what is missing, if the question cannot be answered."""
     from headgate.explain.answer import answer
 
     try:
-        formats = read_formats(app.settings)
-        query = ExplainQuery(
-            target=question.target,
-            event=question.event,
-            event_json=None,
-            key=tuple(question.key),
-            at=question.at,
-            rules=None,
-            streams=app.streams,
-            lists=None,
-            topics=(),
-            login=KnownLogin(kafka),
-            app=app.name,
-            scan=scan,
-            now_ms=int(time.time() * 1000),
-            formats=formats,
-        )
-        return as_json(answer(query))
+        with _written(rule) as file:
+            return as_json(answer(_query(known, question, scan, file)))
     except (InputError, RuleSetError) as error:
         raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
+
+
+@contextmanager
+def _written(rule: Rule | None) -> Iterator[Path | None]:
+    """Yield a file with the rule, as long as the context lasts; None without one."""
+    if rule is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
+        file = Path(folder) / "rule.yaml"
+        file.write_bytes(canonical_json(rule))
+        yield file
+
+
+def _query(known: KnownApp, question: Question, scan: int, rules: Path | None) -> ExplainQuery:
+    return ExplainQuery(
+        target=question.target,
+        event=question.event,
+        event_json=None,
+        key=tuple(question.key),
+        at=question.at,
+        rules=rules,
+        streams=known.app.streams,
+        lists=None,
+        topics=(),
+        login=KnownLogin(known.kafka),
+        app=known.app.name,
+        scan=scan,
+        now_ms=int(time.time() * 1000),
+        formats=read_formats(known.app.settings),
+        history=known.history,
+    )

@@ -90,10 +90,10 @@ class RuleWriter:
     # --- the way of a change ------------------------------------------------------------------------------------
 
     def _change(self, rule_id: str, what: str, make: Callable[[Snapshot], Rule], terms: Terms) -> OutcomeValue:
-        digest = hashlib.blake2b(f"{rule_id} {what}".encode(), digest_size=16).hexdigest()
+        digest = change_digest(rule_id, what)
         with self._reader.lock:
             snapshot = self._reader.snapshot()
-            earlier = _earlier(snapshot, terms, digest)
+            earlier = find_request(snapshot, terms, digest)
             offset = -1 if earlier is None else earlier
             if earlier is None:
                 _check_etag(snapshot, rule_id, terms)
@@ -103,34 +103,50 @@ class RuleWriter:
                 topics = self._reader.topics
                 (position,) = write_changes(self._reader.kafka, topics, [rule_change(rule)], note)
                 offset = position.offset
-        return self._outcome(rule_id, offset, terms, repeated=earlier is not None)
-
-    def _outcome(self, rule_id: str, offset: int, terms: Terms, *, repeated: bool) -> OutcomeValue:
-        """Wait for the app's answer. ``ProblemError`` if it has rejected the change."""
-        deadline = self._now_s() + terms.wait_ms / 1000
-        while True:
-            snapshot = self._reader.snapshot()
-            answer = snapshot.answers.get((offset, Subject.RULE.value, rule_id))
-            if answer is not None or self._now_s() >= deadline:
-                break
-            time.sleep(_POLL_S)
-        if answer is not None and answer.status == StatusKind.REJECTED:
-            raise ProblemError(409, ProblemCode.REJECTED, answer.reason or "the app gave no reason")
-        own = (entry.status for entry in snapshot.history.entries if entry.written.control.offset == offset)
-        version = next((status.version for status in own if status.name == rule_id), None)
-        return OutcomeValue(
-            rule=rule_id,
-            version=version or 0,
-            offset=offset,
-            status=None if answer is None else answer.status,
-            reason=None if answer is None else answer.reason,
-            batch=None if answer is None else answer.batch,
-            etag=find_etag(snapshot, rule_id),
-            repeated=repeated,
-        )
+        what_changed = (Subject.RULE, rule_id)
+        return await_outcome(self._reader, what_changed, offset, terms, repeated=earlier is not None, now_s=self._now_s)
 
 
-def _earlier(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
+def change_digest(name: str, what: str) -> str:
+    """Return a digest of a change, by which a repeated request is told from another one with its key."""
+    return hashlib.blake2b(f"{name} {what}".encode(), digest_size=16).hexdigest()
+
+
+def await_outcome(
+    reader: AppReader,
+    changed: tuple[Subject, str],
+    offset: int,
+    terms: Terms,
+    *,
+    repeated: bool,
+    now_s: Callable[[], float] = time.monotonic,
+) -> OutcomeValue:
+    """Wait for the app's answer to the record at ``offset``. ``changed``: its subject and name. ``ProblemError`` if the
+    app has rejected the change."""
+    deadline, (subject, name) = now_s() + terms.wait_ms / 1000, changed
+    while True:
+        snapshot = reader.snapshot()
+        answer = snapshot.answers.get((offset, subject.value, name))
+        if answer is not None or now_s() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    if answer is not None and answer.status == StatusKind.REJECTED:
+        raise ProblemError(409, ProblemCode.REJECTED, answer.reason or "the app gave no reason")
+    own = (entry.status for entry in snapshot.history.entries if entry.written.control.offset == offset)
+    version = next((status.version for status in own if status.name == name), None)
+    return OutcomeValue(
+        rule=name,
+        version=version or 0,
+        offset=offset,
+        status=None if answer is None else answer.status,
+        reason=None if answer is None else answer.reason,
+        batch=None if answer is None else answer.batch,
+        etag=find_etag(snapshot, name) if subject is Subject.RULE else "",
+        repeated=repeated,
+    )
+
+
+def find_request(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
     """Return the offset of the record that the same request has written before. ``ProblemError`` if the key belongs to
     another change, or is none."""
     if terms.key is None:

@@ -4,51 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from headgate.web.access.sessions import ConsoleSession
+from headgate.web.api.deadletters import Offset, Partition
 from headgate.web.changes.check import check_text, check_with_tests
-from headgate.web.changes.publish import Terms
+from headgate.web.changes.replay import send_again
+from headgate.web.changes.review import review
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.pages import html
+from headgate.web.pages.forms import Form, read_terms, read_text
 from headgate.web.pages.html import Draft, RuleContent
-from headgate.web.pages.routes import new_rule_frame, rule_frame
-from headgate.web.problems import ProblemCode, ProblemError
+from headgate.web.pages.routes import editor_fields, make_frame, new_rule_frame, rule_frame
+from headgate.web.problems import ProblemError
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.rule_views import find_rule
 from headgate.web.state.values import OutcomeValue
 
 ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-_FORM = "application/x-www-form-urlencoded"
-_ENTRIES = 20
-_WAIT_MS = 5_000
-
-
-async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the entries of a form."""
-    if request.headers.get("content-type", "").partition(";")[0] != _FORM:
-        raise ProblemError(415, ProblemCode.INVALID_REQUEST, f"a form is sent as {_FORM}")
-    try:
-        entries = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=_ENTRIES)
-    except ValueError:
-        raise ProblemError(422, ProblemCode.INVALID_REQUEST, "the form cannot be read") from None
-    return {name: values[-1] for name, values in entries.items()}
-
-
-Form = Annotated[Mapping[str, str], Depends(read_form)]
 
 
 def _draft(form: Mapping[str, str]) -> Draft:
-    text = form.get("yaml", "").replace("\r\n", "\n")
-    return Draft(text, form.get("etag", ""), form.get("key", ""), form.get("mode", ""), form.get("why", ""))
-
-
-def _terms(console: Console, by: str, form: Mapping[str, str]) -> Terms:
-    wait_ms = min(_WAIT_MS, console.settings.limits.wait_ms)
-    return Terms(form.get("etag") or None, by, form.get("why") or None, form.get("key") or None, wait_ms)
+    return Draft(
+        read_text(form, "yaml"), form.get("etag", ""), form.get("key", ""), form.get("mode", ""), form.get("why", "")
+    )
 
 
 def _checked(console: Console, snapshot: Snapshot, draft: Draft) -> Draft:
@@ -61,47 +43,76 @@ def check(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheS
     """Check the text of the form, and show it again with the result."""
     snapshot = app.snapshot()
     frame = rule_frame(console, session, app, rule, "yaml")
-    draft = _checked(console, snapshot, _draft(form))
-    return HTMLResponse(html.rule_page(frame, find_rule(snapshot, rule), "yaml", RuleContent(), draft))
-
-
-@ROUTER.post("/apps/{app}/rules/{rule}/publish")
-def publish(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
-    """Publish the text of the form; show it again with the mistakes if that is refused."""
-    draft, terms = _draft(form), _terms(console, session.subject, form)
-    try:
-        outcome = app.writer.publish(rule, draft.text, draft.mode or None, terms)
-    except ProblemError as error:
-        snapshot = app.snapshot()
-        frame = rule_frame(console, session, app, rule, "yaml")
-        shown = replace(_checked(console, snapshot, draft), problem=error.document)
-        page = html.rule_page(frame, find_rule(snapshot, rule), "yaml", RuleContent(), shown)
-        return HTMLResponse(page, error.status)
-    return _to_rule(app, outcome)
+    found, draft = find_rule(snapshot, rule), _checked(console, snapshot, _draft(form))
+    content = RuleContent(fields=editor_fields(snapshot, [one.stream for one in found.slots]))
+    return HTMLResponse(html.rule_page(frame, found, "yaml", content, draft))
 
 
 @ROUTER.post("/apps/{app}/new-rule")
-def publish_new(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
-    """Check the text of a new rule; publish it if the form asks for it and the role allows it."""
-    draft, snapshot = _draft(form), app.snapshot()
+def check_new(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
+    """Check the text of a new rule, and show it again with the result."""
+    snapshot = app.snapshot()
+    draft = _checked(console, snapshot, _draft(form))
     frame = new_rule_frame(console, session, app)
-    if form.get("do") != "publish":
-        return HTMLResponse(html.new_rule_page(frame, _checked(console, snapshot, draft)))
+    return HTMLResponse(html.new_rule_page(frame, draft, editor_fields(snapshot)))
+
+
+@ROUTER.post("/apps/{app}/review")
+def review_change(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
+    """Show what the publication of the text would change."""
+    return _reviewed(console, session, app, _draft(form))
+
+
+@ROUTER.post("/apps/{app}/publish")
+def publish(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
+    """Publish the text of the form; show the review again with the reason if that is refused."""
+    draft, terms = _draft(form), read_terms(console, session.subject, form)
     try:
-        if not frame.may("publisher"):
-            raise ProblemError(403, ProblemCode.NOT_ALLOWED, "this needs the role publisher")
-        rule = check_text(snapshot, draft.text).require()
-        outcome = app.writer.publish(rule.id, draft.text, draft.mode or None, _terms(console, session.subject, form))
+        rule = check_text(app.snapshot(), draft.text).require()
+        return _to_rule(app, app.writer.publish(rule.id, draft.text, draft.mode or None, terms))
     except ProblemError as error:
-        shown = replace(_checked(console, snapshot, draft), problem=error.document)
-        return HTMLResponse(html.new_rule_page(frame, shown), error.status)
-    return _to_rule(app, outcome)
+        return _reviewed(console, session, app, replace(draft, problem=error.document), error.status)
+
+
+def _reviewed(
+    console: Console, session: ConsoleSession, app: ShownApp, draft: Draft, status: int = 200
+) -> HTMLResponse:
+    snapshot = app.snapshot()
+    found = review(snapshot, check_text(snapshot, draft.text))
+    home = f"/apps/{quote(app.name)}"
+    at = f"{home}/rules/{quote(found.rule, safe='')}"
+    known = found.old_version is not None
+    shown = html.ShownReview(
+        found,
+        publish=f"{home}/publish",
+        edit=f"{at}/edit" if known else f"{home}/new-rule",
+        back=f"{at}?tab=yaml" if known else f"{home}/new-rule",
+    )
+    command = f"headgate rules diff {found.rule or 'RULE'}.yaml --app {app.name}"
+    frame = make_frame(console, session, app.name, "rules", f"Review of {found.rule or 'a rule'}", command)
+    return HTMLResponse(html.review_page(frame, shown, _checked(console, snapshot, draft)), status)
+
+
+@ROUTER.post("/apps/{app}/dead-letters/{partition}/{offset}/replay")
+def replay_dead_letter(
+    app: TheApp, partition: Partition, offset: Offset, form: Form, console: TheConsole, session: TheSession
+) -> Response:
+    """Send a dead letter again; show it with the reason if that is refused."""
+    value = read_text(form, "value")
+    address = f"/apps/{quote(app.name)}/dead-letters/{partition}/{offset}"
+    try:
+        outcome = send_again(app.kafka, app.letters, (partition, offset), value)
+    except ProblemError as error:
+        letter = app.letters.find(partition, offset)
+        frame = make_frame(console, session, app.name, "dead letters", f"Dead letter {letter.at}")
+        return HTMLResponse(html.dead_letter_page(frame, letter, value, error.document), error.status)
+    return RedirectResponse(f"{address}?sent={'now' if outcome.sent else 'before'}", status_code=303)
 
 
 @ROUTER.post("/apps/{app}/rules/{rule}/mode")
 def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the newest version in another mode."""
-    terms = _terms(console, session.subject, form)
+    terms = read_terms(console, session.subject, form)
     return _to_rule(app, app.writer.set_mode(rule, form.get("mode", ""), terms))
 
 
@@ -109,7 +120,7 @@ def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: T
 def roll_back(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish an earlier version again."""
     to = form.get("to", "")
-    terms = _terms(console, session.subject, form)
+    terms = read_terms(console, session.subject, form)
     return _to_rule(app, app.writer.roll_back(rule, int(to) if to.isdecimal() else None, terms))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headgate.web.access.roles import Role
 
-SECTIONS = ("overview", "rules", "alerts", "dead letters")
+SECTIONS = ("overview", "rules", "alerts", "keys", "dead letters", "releases", "lists", "streams", "health")
 
 
 @dataclass(frozen=True, slots=True)

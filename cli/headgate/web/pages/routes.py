@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -24,26 +24,30 @@ from headgate.web.pages import html, marks
 from headgate.web.pages.frame import Frame
 from headgate.web.pages.html import Draft, RuleContent
 from headgate.web.problems import ProblemError
-from headgate.web.state.alerts import AlertFilter
+from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.entity import find_newest_event
 from headgate.web.state.newest_first import read_cursor
 from headgate.web.state.overview import read_app
 from headgate.web.state.rule_views import (
     find_rule,
     find_version,
     list_changes,
+    list_streams,
     list_versions,
     newest_document,
     select_versions,
 )
-from headgate.web.state.values import AppValue, RuleValue
+from headgate.web.state.trial import on_trial, read_trial
+from headgate.web.state.values import AppValue, FieldValue, RuleValue
+from rulecore.documents.rule import RuleKind
+from rulecore.streams import find_stream, stream_names
 from streamcore.errors import StreamError
 from streamcore.wire.lanes import ALERTS
 
 ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _CHANGES = 30
 _RULE_ALERTS = 20
-_RULE_SCAN = 10_000  # records: the page of all alerts searches further
 NEW_RULE = """\
 id: my-rule
 version: 1
@@ -132,7 +136,14 @@ def new_rule_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
     streams = app.snapshot().history.rules.streams
     name, schema = min(streams.items())
     text = NEW_RULE.format(stream=name, field=schema.keys[0][0] if schema.keys and schema.keys[0] else schema.names[0])
-    return html.new_rule_page(new_rule_frame(console, session, app), Draft(text, "*", new_key()))
+    draft = Draft(text, "*", new_key())
+    return html.new_rule_page(new_rule_frame(console, session, app), draft, editor_fields(app.snapshot()))
+
+
+def editor_fields(snapshot: Snapshot, streams: Iterable[str] = ()) -> Mapping[str, Sequence[FieldValue]]:
+    """Return the fields of the named streams, or of all."""
+    wanted = {name for one in streams for name in stream_names(one)}
+    return {one.name: one.fields for one in list_streams(snapshot) if not wanted or one.name in wanted}
 
 
 def new_rule_frame(console: Console, session: ConsoleSession, app: ShownApp) -> Frame:
@@ -147,7 +158,8 @@ def rule_page(
     rule: str,
     console: TheConsole,
     session: TheSession,
-    tab: Literal["now", "yaml", "tests", "history"] = "now",
+    request: Request,
+    tab: Literal["now", "yaml", "tests", "history", "trial", "backtest", "why"] = "now",
     version: Annotated[int | None, Query(ge=1)] = None,
     changed: Annotated[int | None, Query(ge=0)] = None,
 ) -> str:
@@ -155,6 +167,8 @@ def rule_page(
     snapshot = app.snapshot()
     found = find_rule(snapshot, rule)
     content = _content(console, app, snapshot, found, tab, version)
+    if tab == "why":
+        content = _answered(console, app, snapshot, found, request.query_params)
     frame = rule_frame(console, session, app, found.rule, tab, _outcome(snapshot, rule, changed))
     return html.rule_page(frame, found, tab, content, first_draft(found))
 
@@ -177,6 +191,9 @@ def rule_frame(
         "yaml": f"headgate rules publish {rule}.yaml --app {app.name} --why REASON",
         "tests": f"headgate rules test {rule}.yaml",
         "history": f"headgate rules list --history --app {app.name} --rule {rule}",
+        "trial": f"headgate rules list --app {app.name} --rule {rule}",
+        "backtest": f"headgate rules backtest {rule}.yaml --from 24h --app {app.name}",
+        "why": f"headgate rules explain {rule} --key COLUMN=VALUE --app {app.name}",
     }
     return make_frame(console, session, app.name, "rules", rule, commands[tab], notice)
 
@@ -191,9 +208,14 @@ def _content(
 ) -> RuleContent:
     match tab:
         case "now":
-            reader = replace(app.alerts, scan=min(app.alerts.scan, _RULE_SCAN))
-            page = reader.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
-            return RuleContent(alerts=page.alerts)
+            page = app.alerts.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
+            return RuleContent(alerts=page.alerts, tried=on_trial(rule))
+        case "yaml":
+            return RuleContent(fields=editor_fields(snapshot, [one.stream for one in rule.slots]))
+        case "trial":
+            return RuleContent(tried=on_trial(rule), compared=read_trial(snapshot, rule, app.alerts))
+        case "backtest":
+            return RuleContent(backtests=app.backtests.of_rule(rule.rule))
         case "tests":
             with console.working():
                 return RuleContent(tests=run_tests(snapshot, newest_document(snapshot, rule.rule)))
@@ -206,6 +228,41 @@ def _content(
             diff = marks.diff_lines(old, new)
             return RuleContent(changes=own, shown=shown, before=before, diff=diff)
     return RuleContent()
+
+
+def _answered(
+    console: Console, app: ShownApp, snapshot: Snapshot, rule: RuleValue, words: Mapping[str, str]
+) -> RuleContent:
+    """Return the answer to why the rule fired for a key or an event, or did not."""
+    document = newest_document(snapshot, rule.rule)
+    schema = find_stream(snapshot.history.rules.streams, document.on)
+    columns = document.group_by or next((key for key in schema.keys if key), ())
+    asked = {name.removeprefix("k."): text.strip() for name, text in words.items() if name[:2] == "k." and text.strip()}
+    asked |= {name: text.strip() for name in ("at", "event") if (text := words.get(name, "")).strip()}
+    if not asked:
+        return RuleContent(columns=columns)
+    key = [f"{name}={asked[name]}" for name in columns if name in asked]
+    event = asked.get("event")
+    question = Question(rule.rule, event, () if event else key, None if event else asked.get("at"))
+    why, fault = _explained(console, app, question)
+    if isinstance(why, dict) and len(key) == 1 and document.kind is RuleKind.EVENT and not (event or why["fired"]):
+        # the key's newest event shows with which values the rule did not fire
+        one = (columns[0], asked[columns[0]])
+        scan = console.settings.limits.scan_records
+        place = find_newest_event(snapshot, app.kafka, app.app, document.on, one, scan)
+        newest, _ = (None, "") if place is None else _explained(console, app, Question(rule.rule, place))
+        why |= {"event": newest["event"], "newest": True} if isinstance(newest, dict) else {}
+    return RuleContent(columns=columns, asked=asked, why=why, fault=fault)
+
+
+def _explained(console: Console, app: ShownApp, question: Question) -> tuple[JsonValue, str]:
+    """Return an explanation, or why there is none."""
+    try:
+        with console.working():
+            limit = console.settings.limits.explain_records
+            return orjson.loads(orjson.dumps(explain(app.known(), question, limit))), ""
+    except (ProblemError, StreamError) as error:
+        return None, str(error)
 
 
 @ROUTER.get("/apps/{app}/alerts")
@@ -233,14 +290,7 @@ def alerts_page(
 def alert_page(app: TheApp, alert: str, console: TheConsole, session: TheSession) -> str:
     """Show an alert and why it was raised."""
     found = app.alerts.find(alert)
-    why: JsonValue = None
-    fault = ""
-    try:
-        with console.working():
-            limit = console.settings.limits.explain_records
-            why = orjson.loads(orjson.dumps(explain(app.kafka, app.app, Question(found.alert_id), limit)))
-    except (ProblemError, StreamError) as error:
-        fault = str(error)
+    why, fault = _explained(console, app, Question(found.alert_id))
     command = f"headgate rules explain {quote(found.alert_id)} --app {app.name}"
     frame = make_frame(console, session, app.name, "alerts", found.rule, command)
     return html.alert_page(frame, found, why, fault)
@@ -268,12 +318,18 @@ def dead_letters_page(
 
 @ROUTER.get("/apps/{app}/dead-letters/{partition}/{offset}")
 def dead_letter_page(
-    app: TheApp, partition: Partition, offset: Offset, console: TheConsole, session: TheSession
+    app: TheApp,
+    partition: Partition,
+    offset: Offset,
+    console: TheConsole,
+    session: TheSession,
+    sent: Literal["", "now", "before"] = "",
 ) -> str:
     """Show one dead letter."""
     letter = app.letters.find(partition, offset)
     command = f"headgate deadletters show {letter.at} --app {app.name}"
-    frame = make_frame(console, session, app.name, "dead letters", f"Dead letter {letter.at}", command)
+    notice = {"now": "It was sent again", "before": "It had been sent before; nothing was done"}.get(sent, "")
+    frame = make_frame(console, session, app.name, "dead letters", f"Dead letter {letter.at}", command, notice)
     return html.dead_letter_page(frame, letter)
 
 

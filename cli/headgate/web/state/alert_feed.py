@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from headgate.explain.kafka_reader import KafkaRecord
-from headgate.web.state.alerts import parse_alert
+from headgate.web.state.alert_records import parse_alert
 from headgate.web.state.topic_follower import TopicFollower
 from headgate.web.state.values import AlertValue
 from streamcore.errors import StreamError

@@ -2,77 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-import orjson
-
-from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
+from headgate.explain.kafka_reader import KafkaReader
 from headgate.web.problems import not_found
+from headgate.web.state.alert_index import AlertIndex
+from headgate.web.state.alert_records import AlertFilter, parse_alert
 from headgate.web.state.newest_first import NewestFirst
 from headgate.web.state.values import AlertPage, AlertValue
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import ALERTS, SHADOW
-
-#: A text that JSON has as it is, in every way of writing it.
-_PLAIN = re.compile(r"[A-Za-z0-9_. :-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class AlertFilter:
-    """Selects alerts; an entry that is empty selects all. ``key``: a value of the key, or ``column=value``.
-    ``since_ms`` and ``until_ms``: bounds of the time at which the alert was raised, the second exclusive."""
-
-    rule: str = ""
-    severity: str = ""
-    key: str = ""
-    since_ms: int | None = None
-    until_ms: int | None = None
-
-    def matches(self, alert: AlertValue) -> bool:
-        """Return whether the filter selects the alert."""
-        return (
-            (not self.rule or alert.rule == self.rule)
-            and (not self.severity or alert.severity == self.severity)
-            and (not self.key or any(self.key in (text, f"{name}={text}") for name, text in key_texts(alert)))
-            and (self.until_ms is None or alert.raised_ms < self.until_ms)
-            and (self.since_ms is None or alert.raised_ms >= self.since_ms)
-        )
-
-    @property
-    def needles(self) -> tuple[bytes, ...]:
-        """Bytes that the record of each selected alert contains, whatever wrote it: most records need no parser."""
-        texts = (self.rule, self.severity, self.key.rpartition("=")[2])
-        return tuple(text.encode() for text in texts if _PLAIN.fullmatch(text))
-
-
-def key_texts(alert: AlertValue) -> Iterator[tuple[str, str]]:
-    """Yield column and value of the alert's key, as texts."""
-    for name, value in alert.key.items():
-        yield name, value if isinstance(value, str) else orjson.dumps(value).decode()
-
-
-def parse_alert(record: KafkaRecord, lane: str) -> AlertValue | None:
-    """Return the alert of a record; None for one that is none, because others may write there."""
-    try:
-        body = orjson.loads(record.value or b"")
-        return AlertValue(
-            alert_id=(record.key or b"").decode(),
-            rule=body["rule"],
-            version=body["version"],
-            severity=body["severity"],
-            message=body["message"],
-            key=body["key"],
-            event_time_ms=body["event_time_ms"],
-            raised_ms=record.timestamp_ms,
-            lane=lane,
-            partition=record.partition,
-            offset=record.offset,
-            body=body,
-        )
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +22,25 @@ class AlertReader:
     kafka: KafkaSettings
     app: str
     scan: int
+    indexes: Mapping[str, AlertIndex] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the indexes of the lanes; they are filled when they are asked first."""
+        made = {lane: AlertIndex(self.kafka, f"{self.app}.{lane}", lane, self.scan) for lane in (ALERTS, SHADOW)}
+        object.__setattr__(self, "indexes", made)
+
+    def close(self) -> None:
+        """Close the consumers of the indexes."""
+        for index in self.indexes.values():
+            index.close()
 
     def page(self, lane: str, wanted: AlertFilter, limit: int, below: Mapping[int, int]) -> AlertPage:
         """Return up to ``limit`` alerts, the newest first."""
+        known = self.indexes[lane].page(wanted, limit, below)
+        return self._search(lane, wanted, limit, below) if known is None else known
+
+    def _search(self, lane: str, wanted: AlertFilter, limit: int, below: Mapping[int, int]) -> AlertPage:
+        """Return alerts that are older than the index."""
         rows, found = NewestFirst(KafkaReader(self.kafka), f"{self.app}.{lane}", dict(below)), list[AlertValue]()
         ended, needles = False, wanted.needles
         for record in rows:
@@ -101,6 +57,9 @@ class AlertReader:
 
     def find(self, alert_id: str) -> AlertValue:
         """Return an alert of either lane. ``ProblemError`` if it is not among the last ``scan`` of both."""
+        known = next((one for index in self.indexes.values() if (one := index.find(alert_id)) is not None), None)
+        if known is not None:
+            return known
         reader = KafkaReader(self.kafka)
         for lane in (ALERTS, SHADOW):
             record = reader.find(f"{self.app}.{lane}", "key", alert_id.encode(), self.scan)

@@ -28,11 +28,12 @@ _HEADERS = ("by", "why", REQUEST)
 AnswerKey = tuple[int, str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """``answers``: the app's own answer to each control record. ``changes``: its unasked answers (quarantine, time),
     the newest of each rule and version. ``compared``: the newest counts of a trial beside the live version, by rule,
-    version and shard. ``requests``: offset and digest of the change of each request.
+    version and shard. ``requests``: offset and digest of the change of each request. ``views``: what was computed of
+    single versions, kept from snapshot to snapshot (``rule_views``).
     """
 
     app: str
@@ -41,6 +42,7 @@ class Snapshot:
     changes: Mapping[tuple[str, int | None], ControlResponse] = field(default_factory=dict)
     compared: Mapping[tuple[str, int | None, int], Mapping[str, int]] = field(default_factory=dict)
     requests: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    views: dict[object, tuple[object, ...]] = field(default_factory=dict)
 
     def last_offset(self, rule: str) -> int | None:
         """Return the offset of the last control record about a rule; None if there is none."""
@@ -110,7 +112,7 @@ class AppReader:
                     answers[answer.position.offset, answer.subject, answer.rule] = answer
                 else:
                     changes[answer.rule, answer.version] = answer
-        return Snapshot(known.app, history, answers, changes, compared, requests)
+        return Snapshot(known.app, history, answers, changes, compared, requests, known.views)
 
 
 def _counts(record: Record) -> Mapping[str, int]:

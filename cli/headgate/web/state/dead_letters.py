@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, to_dead_letter
 from headgate.dead_letters.resend import read_sent_positions
 from headgate.errors import InputError
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.web.problems import not_found
+from headgate.web.state.code_counts import CodeCounts
 from headgate.web.state.newest_first import NewestFirst
-from headgate.web.state.values import CodeCount, DeadLetterPage, DeadLetterValue
-from streamcore.kafka.readers import Record
+from headgate.web.state.values import DeadLetterPage, DeadLetterValue
+from streamcore.kafka.readers import Record, scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import DEAD_LETTERS
 
@@ -26,6 +27,11 @@ class DeadLetterReader:
     kafka: KafkaSettings
     app: str
     scan: int
+    codes: CodeCounts = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the counts; the topic is read when they are asked first."""
+        object.__setattr__(self, "codes", CodeCounts(self.kafka, self.topic, self.scan, _HEADERS))
 
     @property
     def topic(self) -> str:
@@ -42,39 +48,31 @@ class DeadLetterReader:
             if len(found) >= limit or rows.read >= self.scan:
                 break
         sent = read_sent_positions(self.kafka, self.topic) if found else set[str]()
-        codes, read = self.counts()
+        codes, read = self.codes.read()
         shown = tuple(_value(one, sent) for one in found)
         return DeadLetterPage(dead_letters=shown, codes=codes, read=read, next=rows.cursor)
 
-    def counts(self) -> tuple[tuple[CodeCount, ...], int]:
-        """Return the counts by code among the newest ``scan`` dead letters, the most first, and how many were read."""
-        rows, latest, numbers = NewestFirst(self._reader(), self.topic), dict[str, DeadLetter](), dict[str, int]()
-        for record in rows:
-            dead_letter = to_dead_letter(_as_record(record))
-            latest.setdefault(dead_letter.code, dead_letter)
-            numbers[dead_letter.code] = numbers.get(dead_letter.code, 0) + 1
-            if rows.read >= self.scan:
-                break
-        order = sorted(numbers, key=lambda code: (-numbers[code], code))
-        counts = tuple(
-            CodeCount(
-                code=code,
-                count=numbers[code],
-                latest_ms=latest[code].timestamp_ms,
-                example=latest[code].reason,
-                at=latest[code].position,
-            )
-            for code in order
-        )
-        return counts, rows.read
-
     def find(self, partition: int, offset: int) -> DeadLetterValue:
         """Return the dead letter at a position. ``ProblemError`` if there is none."""
+        record = self._record(partition, offset)
+        return _value(to_dead_letter(_as_record(record)), read_sent_positions(self.kafka, self.topic))
+
+    def letter(self, partition: int, offset: int) -> DeadLetter:
+        """Return the dead letter at a position with all that is needed to send it again. ``ProblemError`` if there is
+        none."""
+        self._record(partition, offset)
+        ends = self._reader().bounds(self.topic)[1]
+        behind = ends[self.topic, partition] - offset
+        for record in scan_topic(self.kafka, self.topic, last_offsets=behind):
+            if (record.partition, record.offset) == (partition, offset):
+                return to_dead_letter(record)
+        raise not_found(f"{self.topic} {partition}/{offset}: the record is gone")
+
+    def _record(self, partition: int, offset: int) -> KafkaRecord:
         try:
-            record = self._reader().record(self.topic, partition, offset)
+            return self._reader().record(self.topic, partition, offset)
         except InputError as error:
             raise not_found(str(error)) from None
-        return _value(to_dead_letter(_as_record(record)), read_sent_positions(self.kafka, self.topic))
 
     def _reader(self) -> KafkaReader:
         reader = KafkaReader(self.kafka)
@@ -95,11 +93,12 @@ def _value(letter: DeadLetter, sent: set[str]) -> DeadLetterValue:
         code=letter.code,
         reason=letter.reason,
         source=None if source is None else f"{source.topic}:{source.partition}:{source.offset}",
-        key=_text(letter.key),
-        value=_text(letter.value),
+        key=show_bytes(letter.key),
+        value=show_bytes(letter.value),
         sent_again=letter.position in sent,
     )
 
 
-def _text(value: bytes | None) -> str | None:
+def show_bytes(value: bytes | None) -> str | None:
+    """Return bytes as text; those that are none are escaped."""
     return None if value is None else value.decode(errors="backslashreplace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -70,7 +70,7 @@ def read_app(
     now_ms = int(now_s * 1000)
     versions, process = list_versions(snapshot), read_process(settings, now_s)
     minutes, cut = rate.by_minute(now_ms)
-    codes, _ = letters.counts()
+    codes, _ = letters.codes.read()
     needs = [
         *_process_needs(snapshot.app, process),
         *_rule_needs(snapshot.app, versions),
@@ -105,7 +105,7 @@ def _process_needs(app: str, process: ProcessValue | None) -> Iterator[Need]:
         yield Need(level="warn", what="The app lags behind", detail=detail, path=path, command=command)
 
 
-def _rule_needs(app: str, versions: list[VersionValue]) -> Iterator[Need]:
+def _rule_needs(app: str, versions: Sequence[VersionValue]) -> Iterator[Need]:
     for one in versions:
         path = f"/apps/{quote(app)}/rules/{quote(one.rule)}"
         command = f"headgate rules list --app {app} --rule {one.rule}"

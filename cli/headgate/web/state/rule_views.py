@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import cast
 
 from pydantic import JsonValue
@@ -29,6 +31,7 @@ from rulecore.streams import stream_names
 
 #: What is counted of a trial: subjects for which only the live version fired, only the one on trial, or both.
 _COMPARED = ("only_live", "only_candidate", "both")
+_SNAPSHOTS = 8  # of which values are kept: of some apps, and while one is followed by the next
 _SLOTS = {slot: number for number, slot in enumerate(Slot)}
 
 
@@ -38,11 +41,12 @@ def find_etag(snapshot: Snapshot, rule: str) -> str:
     return f'"{"none" if offset is None else f"r{offset}"}"'
 
 
-def list_versions(snapshot: Snapshot) -> list[VersionValue]:
+@lru_cache(_SNAPSHOTS)
+def list_versions(snapshot: Snapshot) -> tuple[VersionValue, ...]:
     """Return the versions in slots, by rule and slot."""
     published = _publications(snapshot)
     places = sorted(snapshot.history.rules.rules.items(), key=lambda pair: (pair[0].rule, _SLOTS[pair[0].slot]))
-    return [_version(snapshot, place, compiled, published) for place, compiled in places]
+    return tuple(_version(snapshot, place, compiled, published) for place, compiled in places)
 
 
 def find_rule(snapshot: Snapshot, rule: str) -> RuleValue:
@@ -147,6 +151,7 @@ def _has(version: VersionValue, name: str, word: str) -> bool:
     return value == word or (name == "mode" and value.startswith(f"{word} "))
 
 
+@lru_cache(_SNAPSHOTS)
 def _publications(snapshot: Snapshot) -> Mapping[tuple[str, int | None], HistoryEntry]:
     """Return the entry that published each version."""
     entries = (one for one in snapshot.history.entries if one.status.subject is Subject.RULE)
@@ -165,7 +170,13 @@ def _version(
     if entry is not None:
         answer = snapshot.answers.get((entry.written.control.offset, Subject.RULE.value, rule.id))
     answer = snapshot.changes.get((rule.id, rule.version), answer)
-    return VersionValue(
+    quarantined = snapshot.history.rules.quarantined.get(version_key(rule))
+    made_of = (compiled, entry, answer, quarantined)
+    known = snapshot.views.get(place)
+    if known is not None and all(map(operator.is_, known, made_of)):
+        assert isinstance(known[-1], VersionValue)
+        return known[-1]
+    value = VersionValue(
         rule=rule.id,
         version=rule.version,
         slot=place.slot.value,
@@ -179,10 +190,12 @@ def _version(
         tests=len(rule.tests),
         status=None if answer is None else answer.status,
         reason=None if answer is None else answer.reason,
-        quarantined=snapshot.history.rules.quarantined.get(version_key(rule)),
+        quarantined=quarantined,
         published_ms=None if entry is None else entry.written.time_ms,
         by=None if entry is None else entry.written.by,
     )
+    snapshot.views[place] = (*made_of, value)
+    return value
 
 
 def _change(snapshot: Snapshot, entry: HistoryEntry) -> ChangeValue:

@@ -38,9 +38,12 @@ class TopicFollower:
         self._reader = RangeReader(kafka)
         self._read: dict[TopicPartition, int] = dict(self._ends.latest() if from_end else start or {})
 
-    def read(self) -> list[Record]:
-        """Return the new records, in order within a partition."""
+    def read(self, most: int | None = None) -> list[Record]:
+        """Return the new records, in order within a partition. ``most``: of each partition only so many, the newest;
+        the others are skipped."""
         ends, found = self._ends.latest(), list[Record]()
+        if most is not None:
+            self._read |= {place: max(self._read.get(place, 0), end - most) for place, end in ends.items()}
         while any(self._read.get(place, 0) < end for place, end in ends.items()):
             spans = [self._span(place, end) for place, end in ends.items()]
             for batch in self._reader.read(spans, timestamps=True, headers=self._headers):

@@ -235,17 +235,188 @@ class TestValue(Value):
     name: Annotated[str, Field(description="Name of the test.")]
     passed: Annotated[bool, Field(description="Whether the alerts were the expected ones.")]
     diff: Annotated[tuple[str, ...], Field(description="Lines that show the differences.")]
+    seen: Annotated[
+        tuple[dict[str, JsonValue], ...], Field(description="The alerts that it gave: key, message and values of each.")
+    ] = ()
     line: Annotated[int | None, Field(description="Line of the test in the document.")] = None
+
+
+class ReplayValue(Value):
+    """What became of a dead letter that was to be sent again."""
+
+    at: Annotated[str, Field(description="Its position in the dead-letter topic, partition/offset.")]
+    sent: Annotated[
+        bool, Field(description="Whether it was sent now; false: it was sent before, and nothing was done.")
+    ]
+    target: Annotated[str, Field(description="The topic and partition that it went to, topic:partition.")]
+    repaired: Annotated[bool, Field(description="Whether its value differs from the rejected one.")]
+
+
+class ReleasedRule(Value):
+    """A rule of a release."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    version: Annotated[int | None, Field(description="The version that the release published; null: it deleted it.")]
+    before: Annotated[int | None, Field(description="The version that was live before; null: none.")]
+    status: Annotated[str, Field(description="accepted, deleted, ...")]
+
+
+class ReleaseValue(Value):
+    """A release: rules that were published together."""
+
+    name: Annotated[str, Field(description="Its name.")]
+    etag: Annotated[str, Field(description="For If-Match: it changes with every later change of one of its rules.")]
+    offset: Annotated[int, Field(description="Offset of its control record.")]
+    time_ms: Annotated[int, Field(description="When it was written, in epoch milliseconds.")]
+    by: Annotated[str | None, Field(description="The author that the record names.")]
+    why: Annotated[str | None, Field(description="The author's reason.")]
+    status: Annotated[str, Field(description="accepted or rejected.")]
+    reason: Annotated[str | None, Field(description="The reason of a rejection.")]
+    rules: Annotated[tuple[ReleasedRule, ...], Field(description="Its rules.")]
 
 
 class OutcomeValue(Value):
     """The outcome of a change. ``status`` null: the app has not answered in time; the change is on the topic."""
 
-    rule: Annotated[str, Field(description="Id of the rule.")]
-    version: Annotated[int, Field(description="The version that was published.")]
+    rule: Annotated[str, Field(description="Id of the rule, or name of the release.")]
+    version: Annotated[int, Field(description="The version that was published; 0 of a release.")]
     offset: Annotated[int, Field(description="Offset of the control record.")]
     status: Annotated[str | None, Field(description="The app's answer.")]
     reason: Annotated[str | None, Field(description="Its reason.")]
     batch: Annotated[int | None, Field(description="The cut from which it counts.")]
     etag: Annotated[str, Field(description="The rule's new ETag.")]
     repeated: Annotated[bool, Field(description="Whether the same request had been made before, and nothing was done.")]
+
+
+class ComparedAlert(Value):
+    """An alert that only one of two versions has raised."""
+
+    number: Annotated[int, Field(description="Its number in the comparison.")]
+    event_time_ms: Annotated[int, Field(description="Event time, in epoch milliseconds.")]
+    key: Annotated[dict[str, JsonValue], Field(description="The key that it is about.")]
+    message: Annotated[str, Field(description="Its text.")]
+    event: Annotated[str | None, Field(description="The event, topic:partition:offset; null: of a window.")]
+    alert_id: Annotated[str | None, Field(description="Its id, if it is on a lane.")] = None
+
+
+class ComparedBucket(Value):
+    """Counts of a piece of time."""
+
+    start_ms: Annotated[int, Field(description="Its start, in epoch milliseconds.")]
+    both: Annotated[int, Field(description="Alerts that both versions have raised.")]
+    only_new: Annotated[int, Field(description="Alerts that only the new version has raised.")]
+    only_live: Annotated[int, Field(description="Alerts that only the live version has raised.")]
+
+
+class KeyCount(Value):
+    """A key and the number of alerts about it."""
+
+    key: Annotated[dict[str, JsonValue], Field(description="The key.")]
+    new: Annotated[int, Field(description="Alerts of the new version.")]
+    live: Annotated[int, Field(description="Alerts of the live version.")]
+
+
+class ComparisonValue(Value):
+    """The alerts of two versions of a rule on the same events. Two alerts are the same if they are about the same
+    event, or about the same key and window."""
+
+    both: Annotated[int, Field(description="Alerts that both versions have raised.")]
+    only_new: Annotated[int, Field(description="Alerts that only the new version has raised.")]
+    only_live: Annotated[int, Field(description="Alerts that only the live version has raised.")]
+    bucket_ms: Annotated[int, Field(description="The length of each piece of time, in milliseconds.")]
+    buckets: Annotated[tuple[ComparedBucket, ...], Field(description="The counts over time, without gaps.")]
+    keys: Annotated[tuple[KeyCount, ...], Field(description="The keys with the most alerts.")]
+    new_alerts: Annotated[tuple[ComparedAlert, ...], Field(description="Some that only the new version has raised.")]
+    live_alerts: Annotated[tuple[ComparedAlert, ...], Field(description="Some that only the live version has raised.")]
+
+
+class BacktestValue(Value):
+    """A back-test: a version of a rule over past events, beside the live one."""
+
+    id: Annotated[str, Field(description="Its id, as long as the console runs.")]
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    version: Annotated[int, Field(description="The version that is tried.")]
+    live: Annotated[int | None, Field(description="The live version; null: there is none.")]
+    since: Annotated[str, Field(description="How far back it reads, such as 24h.")]
+    state: Annotated[str, Field(description="running, done, failed or cancelled.")]
+    done: Annotated[int, Field(description="Records that were read.")]
+    total: Annotated[int, Field(description="Records to read.")]
+    seconds: Annotated[float, Field(description="Seconds that it has taken.")]
+    fault: Annotated[str, Field(description="Why it failed.")]
+    events: Annotated[int, Field(description="Events among the records.")]
+    rejected: Annotated[int, Field(description="Records that are no events.")]
+    cut: Annotated[bool, Field(description="Whether the range had more records than a back-test reads.")]
+    result: Annotated[ComparisonValue | None, Field(description="The comparison; null: not yet.")]
+
+
+class TimelineEntry(Value):
+    """Something that happened to a key."""
+
+    time_ms: Annotated[int, Field(description="Event time, in epoch milliseconds.")]
+    what: Annotated[str, Field(description="event or alert.")]
+    title: Annotated[str, Field(description="The stream, or the rule.")]
+    text: Annotated[str, Field(description="The values, or the message.")]
+    place: Annotated[str, Field(description="Where its record is, topic:partition:offset.")]
+    severity: Annotated[str, Field(description="Of an alert.")] = ""
+    alert_id: Annotated[str, Field(description="Of an alert.")] = ""
+
+
+class EntityValue(Value):
+    """A key: all that is known of it."""
+
+    column: Annotated[str, Field(description="The column of the key.")]
+    value: Annotated[str, Field(description="Its value.")]
+    entries: Annotated[tuple[TimelineEntry, ...], Field(description="Events and alerts, the newest first.")]
+    lists: Annotated[tuple[str, ...], Field(description="The lists that have it as an entry.")]
+    read: Annotated[int, Field(description="Records that were read for its events.")]
+    notes: Annotated[tuple[str, ...], Field(description="What could not be read.")]
+
+
+class ListEntry(Value):
+    """An entry of a list."""
+
+    key: Annotated[str, Field(description="The entry.")]
+    value: Annotated[str | None, Field(description="Its value, if entries have one.")]
+
+
+class PartitionHealth(Value):
+    """A partition of an input."""
+
+    topic: Annotated[str, Field(description="The topic.")]
+    partition: Annotated[int, Field(description="The partition.")]
+    position: Annotated[int, Field(description="The next offset that the app reads.")]
+    end: Annotated[int, Field(description="The end of the partition.")]
+    delay_s: Annotated[float | None, Field(description="How far its watermark is behind the clock; null: not known.")]
+    holds_back: Annotated[bool, Field(description="Whether it holds the app's watermark back.")]
+
+    @property
+    def lag(self) -> int:
+        """The records that wait."""
+        return max(0, self.end - self.position)
+
+
+class PhaseValue(Value):
+    """A phase of the app's cuts."""
+
+    name: Annotated[str, Field(description="The phase.")]
+    seconds: Annotated[float, Field(description="Mean seconds that a cut spends in it.")]
+    cuts: Annotated[int, Field(description="Cuts since the start of the process.")]
+
+
+class HealthValue(Value):
+    """How an app works: its process, its inputs, the phases of its cuts."""
+
+    process: Annotated[ProcessValue | None, Field(description="Null: no settings file is given, or it never ran.")]
+    partitions: Annotated[tuple[PartitionHealth, ...], Field(description="Its inputs, the most behind first.")]
+    phases: Annotated[tuple[PhaseValue, ...], Field(description="The phases of a cut, the longest first.")]
+    notes: Annotated[tuple[str, ...], Field(description="What is not known, and what to do.")]
+
+
+class SampleRecordValue(Value):
+    """A record of an input."""
+
+    topic: Annotated[str, Field(description="Its topic.")]
+    partition: Annotated[int, Field(description="Its partition.")]
+    offset: Annotated[int, Field(description="Its offset.")]
+    time_ms: Annotated[int, Field(description="Its timestamp, in epoch milliseconds.")]
+    text: Annotated[str, Field(description="Its value as text; bytes that are none are escaped.")]

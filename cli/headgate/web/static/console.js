@@ -18,7 +18,8 @@
 
   const go = (key) => {
     const home = document.body.dataset.home;
-    const path = { o: "/", r: `${home}/rules`, a: `${home}/alerts`, d: `${home}/dead-letters` }[key];
+    const pages = { r: "rules", a: "alerts", k: "keys", d: "dead-letters", e: "releases", l: "lists", s: "streams", h: "health" };
+    const path = key === "o" ? "/" : key in pages ? `${home}/${pages[key]}` : null;
     if (path) location.assign(path);
   };
   const step = (by) => {
@@ -42,10 +43,11 @@
     gone = 0;
     switch (event.key) {
       case "?": dialog()?.showModal(); break;
-      case "/": { const find = document.querySelector("[data-find]"); if (find) { event.preventDefault(); find.focus(); find.select(); } break; }
+      case "/": { const find = document.querySelector("[data-find]"); if (find) { event.preventDefault(); find.focus(); if (find.tagName === "INPUT") find.select(); } break; }
       case "g": gone = Date.now(); break;
       case "j": step(1); break;
       case "k": step(-1); break;
+      case "n": location.assign(`${document.body.dataset.home}/new-rule`); break;
       case "t": nextTheme(); break;
     }
   });
@@ -82,7 +84,8 @@
       part(".rule").href = `/apps/${app}/rules/${encodeURIComponent(alert.rule)}`;
       part(".version").textContent = alert.version;
       for (const [name, value] of Object.entries(alert.key)) {
-        const key = document.createElement("span");
+        const key = document.createElement("a");
+        key.href = `/apps/${app}/keys?${new URLSearchParams({ column: name, value: text(value) })}`;
         const label = document.createElement("span");
         key.className = "key";
         label.className = "muted";

@@ -1,4 +1,4 @@
-"""Compiles a rule: checks it against its stream and computes what its evaluation needs.
+"""Compiles a rule: checks it against its stream and computes the parts that its evaluation needs.
 
 Compiling is a pure function of the rule, the schemas, the limits and the types of the lists, and raises nothing but
 ``RuleError``. The fingerprint of an aggregate is a hash of the stream, the filter, ``group_by``, the argument, the

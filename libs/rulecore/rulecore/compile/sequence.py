@@ -107,6 +107,11 @@ class CompiledSequence:
     length: int
 
     @property
+    def seen(self) -> frozenset[str]:
+        """The fingerprints of conditions of events that end partial matches though they satisfy no step's condition."""
+        return frozenset(condition.fingerprint for condition in self.conditions if condition.roles & PRESENT)
+
+    @property
     def access(self) -> AccessPath:
         """The least selective of the access paths of its conditions."""
         return max((c.plan.access for c in self.conditions), key=list(AccessPath).index)

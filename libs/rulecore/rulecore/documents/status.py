@@ -147,8 +147,3 @@ def status_record(status: RuleStatus) -> Record:
         }
         body["incomplete"] = {"since_ms": dict(status.incomplete.since_ms), "counts_from": offsets}
     return Record(STATUS, status.name.encode(), orjson.dumps(body))
-
-
-def answer_record(answer: DocumentAnswer) -> Record:
-    """Return the record for the status lane that answers a published document."""
-    return status_record(answer_status(answer))

@@ -25,6 +25,7 @@ from rulecore.matching.encoded_batch import CompiledTerms, EncodedBatch
 from rulecore.matching.index import NULL_ID, NULL_RANK, Group, Index, Ints, Residual, Table
 from rulecore.matching.index_builder import build_index
 from rulecore.matching.predicates import PredicateKind
+from streamcore.columnar.grouping import sorted_distinct
 from streamcore.schema import Kind
 
 Bools = npt.NDArray[np.bool_]
@@ -91,7 +92,7 @@ class EventMatcher(Generic[R]):
             kept = ~np.isin(rules, list(failed))
             rows, rules = rows[kept], rules[kept]
         # A rule may be found through several of its entries.
-        pairs = np.unique(rows * len(self.rules) + rules)
+        pairs = sorted_distinct(rows * len(self.rules) + rules)
         return EventMatches(
             (pairs // len(self.rules)).astype(np.uint32),
             (pairs % len(self.rules)).astype(np.uint32),

@@ -169,7 +169,7 @@ class VersionTable:
 
         Yield the statuses of both, by rule id.
         """
-        for position, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
+        for position, compiled in self._with_times():
             effective, name = compiled.rule.effective, version_key(compiled.rule)
             if effective is None or effective.end is None or position.slot is Slot.DRAFT or name in self.expired:
                 continue
@@ -178,7 +178,7 @@ class VersionTable:
                 self.streams.add(compiled.rule.on)
                 self.touched = self.changed = True
                 yield _time_status(compiled.rule, StatusKind.EXPIRED)
-        for position, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
+        for position, compiled in self._with_times():
             effective = compiled.rule.effective
             if position.slot is not Slot.SCHEDULED or effective is None or effective.start is None:
                 continue
@@ -188,6 +188,11 @@ class VersionTable:
                 self.slots[position.rule].discard(Slot.SCHEDULED)
                 self._fill_slot(compiled.rule, value, compiled)
                 yield _time_status(compiled.rule, StatusKind.EFFECTIVE)
+
+    def _with_times(self) -> list[tuple[VersionSlot, CompiledRule]]:
+        """Return the versions with times of effect, by position; most sets have none."""
+        found = [pair for pair in self.rules.items() if pair[1].rule.effective is not None]
+        return sorted(found, key=lambda pair: pair[0])
 
 
 def accepted_status(rule: Rule, reason: str | None) -> RuleStatus:

@@ -75,13 +75,15 @@ class RuleRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The result of one test of a rule. ``diff``: lines that show the differences, empty if the test passed."""
+    """The result of one test of a rule. ``diff``: lines that show the differences, empty if the test passed.
+    ``alerts``: those that the rule has raised."""
 
     __test__ = False  # pytest: not a class of tests
 
     rule: str
     test: str
     diff: tuple[str, ...] = ()
+    alerts: tuple[Alert, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -108,7 +110,7 @@ def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSche
         alerts = [alert for alert in found if alert["rule"] == rule.id]
     except Exception as error:
         return TestResult(rule.id, test.name, (f"the run failed: {type(error).__name__}: {error}",))
-    return TestResult(rule.id, test.name, compare(test.expect, alerts))
+    return TestResult(rule.id, test.name, compare(test.expect, alerts), tuple(alerts))
 
 
 def _by_stream(

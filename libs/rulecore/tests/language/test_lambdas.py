@@ -95,6 +95,7 @@ def test_no_slice_is_larger_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(height for height in heights if height != len(rows)) == 9
 
 
+@pytest.mark.slow
 def test_an_array_beside_a_long_one_is_no_error() -> None:
     """The product of their lengths is 25 million."""
     rows: Sequence[Mapping[str, Any]] = [{"ns": [*range(0, 10_000, 2)]}, {"ns": [1, 2]}, {"ns": None}]

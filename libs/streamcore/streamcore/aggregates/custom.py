@@ -208,7 +208,7 @@ class Custom(Aggregate):
     def _call_each(
         self, method: str, function: Function, arguments: Arguments, failed: list[str | None], dtype: pl.DataType
     ) -> pl.Series:
-        """Return what the function returns for each tuple of arguments, null where ``failed`` has a reason.
+        """Return the function's result for each tuple of arguments, null where ``failed`` has a reason.
 
         A call that fails, or returns no value of ``dtype``, puts its reason there. All values are converted at once;
         only if that fails, each call is made again, with new copies of its arguments, and its value converted alone.

@@ -110,7 +110,7 @@ class OffsetLog:
         write_json(self.folder / _INPUTS, document)
 
     def read_inputs(self) -> dict[str, object] | None:
-        """Return what ``write_inputs`` wrote, or None. Raise ``CorruptState`` if the file was changed."""
+        """Return the inputs that ``write_inputs`` wrote, or None. Raise ``CorruptState`` if the file was changed."""
         document = read_document(self.folder / _INPUTS)
         return None if document is None else dict(document)
 

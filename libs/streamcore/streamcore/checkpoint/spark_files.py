@@ -31,6 +31,8 @@ from streamcore.storage.location import Location
 _SNAPSHOT = re.compile(r"((\d+)_.*\.zip)(\.crc)?\Z")
 #: The file with the schema of the state, in the description of an operator.
 _SCHEMA = re.compile(r"/_stateSchema/default/([^\"/]+)\"")
+#: Entries for each state store of an operator.
+_STORE = frozenset({"storeName", "numColsPrefixKey", "numPartitions", "stateSchemaFilePaths"})
 #: Properties of an operator with state of its own.
 _PROPERTIES = frozenset({"timeMode", "outputMode", "stateVariables"})
 #: Start of Hadoop's file of checksums: its name and the number of bytes of each checksum. A CRC-32 of each follows.
@@ -90,8 +92,10 @@ def _describes_operator(content: bytes) -> bool:
     try:
         document = json.loads(content.partition(b"\n")[2])
         properties = json.loads(document.get("operatorPropertiesJson") or "{}")
-        return bool(document.get("stateStoreInfo")) and (not properties or properties.keys() >= _PROPERTIES)
-    except (ValueError, AttributeError):
+        stores = document.get("stateStoreInfo")
+        stores_are_whole = bool(stores) and all(store.keys() >= _STORE for store in stores)
+        return stores_are_whole and (not properties or properties.keys() >= _PROPERTIES)
+    except (ValueError, AttributeError, TypeError):
         return False
 
 

@@ -1,1 +1,1 @@
-"""What identifies a cut, and its times."""
+"""The identity of a cut, and its times."""

@@ -1,4 +1,4 @@
-"""The identity of a cut: its number, and a digest of what it reads."""
+"""The identity of a cut: its number, and a digest of its input."""
 
 from __future__ import annotations
 

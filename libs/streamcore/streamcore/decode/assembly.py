@@ -105,12 +105,25 @@ def _decode_or_none(record: bytes | None) -> str | None:
 
 
 def decode_by_reference(
-    schema: StreamSchema, records: BatchRecords, rows: Rows, reference: Reference, parts: list[DecodedPart]
+    schema: StreamSchema,
+    records: BatchRecords,
+    rows: Rows,
+    reference: Reference,
+    parts: list[DecodedPart],
+    limits: DecodeLimits | None = None,
 ) -> pa.Table:
-    """Decode ``rows`` one by one. Append their values to ``parts``; return the rejected records, ``DEAD_SCHEMA``."""
+    """Decode ``rows`` one by one. Append their values to ``parts``; return the rejected records, ``DEAD_SCHEMA``.
+
+    ``limits``: if fields may be arrays or maps.
+    """
     if not len(rows):
         return DEAD_SCHEMA.empty_table()
-    decoded = [(int(row), reference(records.record_bytes(row), records.clock_ms)) for row in rows]
+    decoded, values = [], 0
+    for row in rows:
+        decoded.append((int(row), reference(records.record_bytes(row), records.clock_ms)))
+        if limits is not None and isinstance(decoded[-1][1], tuple):
+            values += sum(map(_count_values, decoded[-1][1]))
+            limits.check_batch(values, len(rows))
     dead = [(row, result) for row, result in decoded if isinstance(result, RejectedRecord)]
     accepted = [(row, result) for row, result in decoded if not isinstance(result, RejectedRecord)]
     if accepted:
@@ -119,6 +132,13 @@ def decode_by_reference(
         table = pa.Table.from_arrays(arrays, schema=physical_schema(schema))
         parts.append(DecodedPart(np.array([row for row, _ in accepted], dtype=np.int64), table))
     return dead_table([(row, result.code.value, result.reason) for row, result in dead])
+
+
+def _count_values(value: object) -> int:
+    """Return the number of values inside of the value of a field."""
+    if isinstance(value, dict):
+        value = [*value.values()]
+    return sum(1 + _count_values(item) for item in value) if isinstance(value, list | tuple) else 0
 
 
 def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[DecodedPart]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Looks at the first bytes of many records together: their prefixes tell what is in them."""
+"""Looks at the first bytes of many records together: their prefixes tell their format."""
 
 from __future__ import annotations
 

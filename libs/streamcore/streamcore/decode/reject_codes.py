@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamcore.codes import Code
-from streamcore.errors import ConfigError
+from streamcore.errors import ConfigError, StreamError
 from streamcore.limits import MAX_RECORD_VALUES
 from streamcore.timestamps import MIN_MS
 
@@ -142,17 +142,25 @@ class ExtraFields(enum.StrEnum):
     IGNORE = "ignore"
 
 
+class TooManyBatchValues(StreamError):
+    """Raised in place of decoding records whose arrays and maps have too many values together: decode some of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeLimits:
-    """Limits of one record. ``max_future_ms`` is how far an event's time may be ahead of the clock.
-    ``max_record_values``: of the values in its arrays and maps (``streamcore.decode.scalar.value_counts``).
-    ``min_event_ms``: the earliest plausible event time; None: only times in a wrong unit are implausible
-    (``TimeBounds``)."""
+    """Limits of one record, and of some that are decoded at once.
+
+    ``max_future_ms`` is how far an event's time may be ahead of the clock. ``max_record_values``: of the values in its
+    arrays and maps (``streamcore.decode.scalar.value_counts``). ``max_batch_values``: likewise of all records that are
+    decoded at once; None: any number. ``min_event_ms``: the earliest plausible event time; None: only times in a wrong
+    unit are implausible (``TimeBounds``).
+    """
 
     max_record_bytes: int = 256 * 1024
     max_future_ms: int = 5 * 60 * 1000
     max_depth: int = 32
     max_record_values: int = MAX_RECORD_VALUES
+    max_batch_values: int | None = None
     min_event_ms: int | None = None
 
     def __post_init__(self) -> None:
@@ -162,6 +170,11 @@ class DecodeLimits:
             )
         if self.max_record_values < 0:
             raise ConfigError(f"{self}: max_record_values is at least 0")
+
+    def check_batch(self, values: int, records: int) -> None:
+        """Raise ``TooManyBatchValues`` if several records have more values than may be decoded at once."""
+        if records > 1 and self.max_batch_values is not None and values > self.max_batch_values:
+            raise TooManyBatchValues(f"{records} records have more than {self.max_batch_values} values")
 
 
 #: A number of ten digits: seconds since 2001, and, read as milliseconds, a time in January or February 1970.

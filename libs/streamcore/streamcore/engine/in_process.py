@@ -17,7 +17,7 @@ from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.projection import Projection
 from streamcore.engine.shard import Shard, ShardOutput
-from streamcore.engine.shuffle import ShuffleBlock
+from streamcore.engine.shuffle import ShardMetrics, ShuffleBlock
 from streamcore.errors import ConfigError, other_division
 from streamcore.offsets import source_partitions
 from streamcore.schema.published_document import PublishedDocument, merge_documents
@@ -98,7 +98,9 @@ class InProcessApp:
         self._advance_offsets(records)
         output = [record for output in self.run(blocks) for record in output.all_records()]
         last = [output for output in self.outputs if output.stage + 1 == len(self.app.stages)]
-        self.projection = Projection.of_next_cut(self.app, (one.fields for one in last), last[0].watermark_ms)
+        counters = sum((one.metrics for one in self.outputs), ShardMetrics()).counters
+        fields = (one.fields for one in last)
+        self.projection = Projection.of_next_cut(self.app, fields, last[0].watermark_ms, counters)
         self._take_streams(self.outputs[-1].streams)
         return output
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 
 from streamcore.app import CONTROL, App, EventTime, Source, decode_limits
 from streamcore.cuts.cut_clock import CutClock
-from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.reject_codes import RejectCode, TooManyBatchValues
 from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
 from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch, dead_table
 from streamcore.engine.block_kind import BlockKind
-from streamcore.engine.projection import Projection
+from streamcore.engine.projection import Projection, hashes_all
 from streamcore.engine.shuffle import (
     ShardMetrics,
     ShuffleBlock,
@@ -46,6 +46,22 @@ from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, Waterma
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import DEAD_LETTERS, SOURCE_HEADER, Record
 from streamcore.wire.raw import RAW_KEY, RAW_VALUE, header_columns, header_rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Events of one source until the next flush. ``sent``: as in ``Ingest._hold``."""
+
+    events: pa.Table
+    sent: frozenset[str] | None
+
+    def narrow(
+        self, rows: Mapping[StreamKey, pl.DataFrame | pa.Table], schema: StreamSchema
+    ) -> Mapping[StreamKey, pl.DataFrame | pa.Table]:
+        """Return the rows of a step without the fields that are not sent."""
+        assert self.sent is not None, "some fields are left out"
+        dropped = {*schema.names} - self.sent
+        return {key: one.drop_columns([*dropped]) if one is self.events else one for key, one in rows.items()}
 
 
 class Ingest:
@@ -75,8 +91,9 @@ class Ingest:
         self.records: list[tuple[int, Record]] = []
         self.counters: Counter[str] = Counter()
         self.progress: dict[int, Progress] = {}
-        self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
-        self.held_rows = 0
+        self.events: list[list[_Held]] = [[] for _ in self.app.sources]
+        self.held_rows = self.held_values = 0
+        self.packed: list[ShuffleBlock] = []
 
     def process(
         self,
@@ -99,7 +116,9 @@ class Ingest:
             if batch.num_rows:
                 self._add(batch)
             if self.held_rows >= self.app.limits.flush_rows:
-                yield from self._flush_events()
+                self._flush_events()
+            yield from self.packed
+            self.packed = []
         for partition in ended:
             self.record_progress(Progress(partition, NO_WATERMARK, 0, END_OF_TIME_MS))
         yield from self.finish(partitions or {})
@@ -172,7 +191,40 @@ class Ingest:
     def _decode(self, source: int, batch: pa.RecordBatch, raw: RawBatch) -> None:
         """Decode the records of one stream."""
         fields = self._project(source)
-        decoded = self.decoders[source].decode(replace(raw, fields=fields))
+        is_hashed = hashes_all(self.app, source)
+        for part in self._decode_parts(source, batch, replace(raw, fields=None if is_hashed else fields)):
+            self._take(source, *part, fields, is_hashed=is_hashed)
+
+    def _decode_parts(
+        self, source: int, batch: pa.RecordBatch, raw: RawBatch
+    ) -> Iterator[tuple[pa.RecordBatch, RawBatch, Decoded]]:
+        """Yield the decoded records, in halves, quarters and so on if they have too many values to be decoded at
+        once."""
+        try:
+            decoded = self.decoders[source].decode(raw)
+        except TooManyBatchValues:
+            decoded = None
+        if decoded is not None:
+            yield batch, raw, decoded
+            return
+        self.counters[f"divided_batches.{self.app.topics[source]}"] += 1
+        half, count = len(raw) // 2, len(raw)
+        for begin, end in ((0, half), (half, count)):
+            yield from self._decode_parts(
+                source, batch.slice(begin, end - begin), raw.take(pa.array(range(begin, end), pa.int64()))
+            )
+
+    def _take(
+        self,
+        source: int,
+        batch: pa.RecordBatch,
+        raw: RawBatch,
+        decoded: Decoded,
+        fields: frozenset[str] | None,
+        *,
+        is_hashed: bool,
+    ) -> None:
+        """Take the decoded records of one stream."""
         if self.app.sources[source].time is EventTime.INGESTION:
             times = _decoded_records(batch, decoded).column("timestamp_ms")
             decoded = _without_wrong_times(decoded, times, raw.clock_ms + self.app.limits.max_future_ms)
@@ -183,8 +235,13 @@ class Ingest:
             return
         events = self._with_event_time(source, batch, decoded)
         self._measure(source, events)
+        if fields is not None and is_hashed:
+            is_late = pc.less(events.column(EVENT_MS), self.projection.watermark_ms if self.projection else 0)
+            self._hold(source, events.filter(is_late))
+            self._hold(source, events.filter(pc.invert(is_late)), fields)
+            return
         if fields is not None:
-            events = self._decode_late(source, batch, raw, decoded, events)
+            events = self._decode_late(source, batch, replace(raw, fields=None), decoded, events)
         self._hold(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
 
     def _project(self, source: int) -> frozenset[str] | None:
@@ -202,8 +259,8 @@ class Ingest:
         if not is_late.any():
             return events
         late = pa.array(np.delete(np.arange(len(batch)), decoded.undecoded)[is_late])
-        whole = self.decoders[source].decode(raw.take(late))
-        self._hold(source, self._with_event_time(source, batch.take(late), whole))
+        for part, _, whole in self._decode_parts(source, batch.take(late), raw.take(late)):
+            self._hold(source, self._with_event_time(source, part, whole))
         return events.filter(pa.array(~is_late))
 
     def _note_first_records(self, numbers: pa.Array, timestamps_ms: pa.Array) -> None:
@@ -224,11 +281,14 @@ class Ingest:
             times = _decoded_records(batch, decoded).column("timestamp_ms")
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
 
-    def _hold(self, source: int, events: pa.Table) -> None:
-        """Hold the events until the next flush."""
+    def _hold(self, source: int, events: pa.Table, sent: frozenset[str] | None = None) -> None:
+        """Hold the events until the next flush. ``sent``: those of their fields that are sent; None: all."""
         if events.num_rows:
-            self.events[source].append(events)
+            self.events[source].append(_Held(events, sent))
             self.held_rows += events.num_rows
+            self.held_values += sum(_count_values(chunk) for column in events.columns for chunk in column.chunks)
+            if self.held_values > self.app.limits.max_batch_values:
+                self._flush_events()
 
     def _measure(self, source: int, events: pa.Table) -> None:
         """Record the progress of the partitions of some events."""
@@ -260,20 +320,22 @@ class Ingest:
             )
             self.records.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
 
-    def _flush_events(self) -> Iterator[ShuffleBlock]:
-        """Yield the shuffle blocks of the held events, and drop the events."""
-        for source, tables in enumerate(self.events):
-            by_columns: dict[tuple[str, ...], list[pa.Table]] = {}  # late events have more of them
-            for table in tables:
-                by_columns.setdefault(tuple(table.column_names), []).append(table)
+    def _flush_events(self) -> None:
+        """Pack the held events into shuffle blocks, and drop the events."""
+        for source, held in enumerate(self.events):
+            by_columns: dict[tuple[object, ...], list[_Held]] = {}  # late events have more of them
+            for one in held:
+                by_columns.setdefault((one.sent, *one.events.column_names), []).append(one)
             for same in by_columns.values():
-                yield from self._apply_stateless_stage(source, pa.concat_tables(same).combine_chunks())
+                events = pa.concat_tables([one.events for one in same]).combine_chunks()
+                self.packed += self._apply_stateless_stage(source, _Held(events, same[0].sent))
         self.events = [[] for _ in self.app.sources]
-        self.held_rows = 0
+        self.held_rows = self.held_values = 0
 
-    def _apply_stateless_stage(self, source: int, table: pa.Table) -> Iterator[ShuffleBlock]:
+    def _apply_stateless_stage(self, source: int, held: _Held) -> Iterator[ShuffleBlock]:
+        table = held.events
         output = self.head.step(source, table, self.clock.clock_ms)
-        yield from self.pack(output.rows)
+        yield from self.pack(output.rows if held.sent is None else held.narrow(output.rows, self.app.schemas[source]))
         shard = table.column(PARTITION)[0].as_py() % self.app.shards
         self.records += [(shard, record) for record in output.records]
         self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
@@ -292,7 +354,8 @@ class Ingest:
     def finish(self, partitions: Mapping[int, int]) -> Iterator[ShuffleBlock]:
         """Yield the remaining blocks of the cut. Every shard gets a progress block, even an empty one, so that every
         shard runs in every cut."""
-        yield from self._flush_events()
+        self._flush_events()
+        yield from self.packed
         copies = [(BlockKind.PROGRESS, pack_progress([*self.progress.values()], self.clock.elapsed_ms))]
         if partitions:
             copies.append((BlockKind.PARTITIONS, pack_partitions(partitions)))
@@ -312,6 +375,27 @@ class Ingest:
         """Return the lowest source partition with events in this task, by which the records of all tasks are ordered;
         no partition is read by two tasks."""
         return min(self.progress, default=-1)
+
+
+def _count_values(column: pa.Array) -> int:
+    """Return the number of values in all columns inside of the arrays and maps of a column."""
+    kind = column.type
+    if pa.types.is_map(kind):
+        inside = [column.keys, column.items]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inside = [column.values]
+    elif pa.types.is_struct(kind):
+        return sum(_count_values(column.field(n)) for n in range(kind.num_fields))
+    else:
+        return 0
+    return sum(_count_inside(one) for one in inside)
+
+
+def _count_inside(column: pa.Array) -> int:
+    """Return the number of values in a column of elements, and in all columns inside of it."""
+    if pa.types.is_struct(column.type):
+        return len(column) + sum(_count_inside(column.field(n)) for n in range(column.type.num_fields))
+    return len(column) + _count_values(column)
 
 
 def _beside(batch: pa.RecordBatch, topic: str) -> BesideValues:

@@ -176,14 +176,12 @@ def _report(sink: Sink, written: WriteResult, seconds: float) -> SinkReport:
 
 
 def _check(app: App, sinks: Sequence[Sink]) -> None:
-    """Raise ``ConfigError`` unless each lane with rows ends in one sink, and each sink takes lanes of this app."""
+    """Raise ``ConfigError`` unless each lane with rows ends in a sink, and each sink takes lanes of this app."""
     names = Counter(sink.name for sink in sinks)
     if twice := [name for name, count in names.items() if count > 1]:
         raise ConfigError(f"app {app.name}: two sinks are named {twice[0]!r}")
-    taken = Counter(lane for sink in sinks for lane in sink.lanes)
-    if missing := sorted(app.tables - taken.keys()):
+    taken = {lane for sink in sinks for lane in sink.lanes}
+    if missing := sorted(app.tables - taken):
         raise ConfigError(f"app {app.name}: no sink takes the rows of lane {missing[0]!r}")
-    if unknown := sorted(taken.keys() - app.tables):
+    if unknown := sorted(taken - app.tables):
         raise ConfigError(f"app {app.name}: a sink wants lane {unknown[0]!r}; lanes with rows are {sorted(app.tables)}")
-    if shared := [lane for lane, count in taken.items() if count > 1]:
-        raise ConfigError(f"app {app.name}: two sinks take lane {shared[0]!r}; give each a lane of its own")

@@ -7,6 +7,9 @@ again with all fields if the driver has started anew, and gives the same.
 A cut with control records has all fields too, unless all of them are data (``App.data_keys``): a rule that it publishes
 may read any. An event that is late (lane ``late``) keeps all fields: a cut begins with the watermark at which the one
 before ended, so stage 1 can tell.
+
+Of a stream with ``deduplicate`` stage 1 decodes all fields, because it hashes them, and sends those that are read.
+While a shard has forgotten ids of after the watermark, an event that is not behind it may be late: then all are sent.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from streamcore.app import App
+from streamcore.kernel import DEDUPLICATION, FLOOR_AHEAD
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 
@@ -29,16 +33,23 @@ class Projection:
 
     @classmethod
     def of_next_cut(
-        cls, app: App, read: Iterable[Mapping[str, Iterable[str]] | None], watermark_ms: int
+        cls,
+        app: App,
+        read: Iterable[Mapping[str, Iterable[str]] | None],
+        watermark_ms: int,
+        counters: Mapping[str, int],
     ) -> Projection | None:
         """Return that of the cut after one that ends at this watermark; None if it has all fields.
 
         ``read``: by the kernel of each shard of the last stage (``KernelOutput.fields``). They may differ: a rule is in
-        quarantine on the shard on which it failed before it is on all. A stage in front of the last one reads all.
+        quarantine on the shard on which it failed before it is on all. A stage in front of the last one reads all, but
+        for one that gets hashes. ``counters``: of the cut (``KernelOutput.counters``).
         """
+        if len(app.stages) > 1 + sends_ids(app) or any(counters[name] for name in counters if _is_floor(name)):
+            return None
         found: dict[str, frozenset[str]] = {}
         for fields in read:
-            if fields is None or len(app.stages) > 1:
+            if fields is None:
                 return None
             for stream, names in fields.items():
                 found[stream] = found.get(stream, frozenset()).union(names)
@@ -50,3 +61,17 @@ class Projection:
             return None
         needed = {schema.event_time, strategy.punctuation, strategy.end}
         return self.fields[schema.name] | {name for name in needed if name}
+
+
+def sends_ids(app: App) -> bool:
+    """Return whether the first keyed stage gets hashes of events, and the next one the events themselves."""
+    return app.event_filter is not None
+
+
+def hashes_all(app: App, source: int) -> bool:
+    """Return whether stage 1 hashes all fields of the events of a source."""
+    return sends_ids(app) and app.schemas[source].deduplicate_ms is not None
+
+
+def _is_floor(name: str) -> bool:
+    return name.startswith(f"{DEDUPLICATION}.") and name.endswith(f".{FLOOR_AHEAD}")

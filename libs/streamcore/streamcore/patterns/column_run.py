@@ -20,13 +20,15 @@ from streamcore.patterns.column_tables import (
     FIRST,
     HARD,
     LENGTH,
+    MEMBERS,
     NODE,
     STARTED,
     STATE,
     STEP_MS,
     ColumnTables,
 )
-from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, PartialMatch
+from streamcore.patterns.family_bits import Parts
+from streamcore.patterns.match_store import ALL_MEMBERS, NEVER, NO_NODE, Ints, Mask, PartialMatch
 
 #: How many rounds families are run in columns, however few runs there are.
 _SHARED_ROUNDS: Final = 64
@@ -110,12 +112,16 @@ class TakenEvents(NamedTuple):
 class ColumnInput:
     """The events of a batch and the limits. ``node_before``, ``node_steps``, ``node_ms``: of the stored nodes.
 
+    ``parted``: of each event, the index of its ``parts``, or -1 (``family_bits``).
+
     ``decide``: returns which conditions over earlier events hold, as bits. It gets columns: the pattern, those of its
     conditions that are of interest, and the row of the batch; and the events that were taken before.
     """
 
     events: Ints
     bits: Ints
+    parted: Ints
+    parts: Parts
     event_ms: Ints
     first_event: int
     until_ms: int
@@ -205,6 +211,11 @@ class _Columns:
             self._keep(has_event)
         self._expire(ms)
         cell = base[self.owner] + (self.rows[STATE][self.places] << tables.bits[self.machines[self.owner]])
+        parted = given.parted[pairs]
+        if (parted >= 0).any():
+            of_run = np.full(count, -1)
+            of_run[active] = parted
+            cell = self._divide(of_run[self.owner], cell)
         undecided = np.flatnonzero(tables.undecided[cell])
         if len(undecided):
             asked = tables.undecided[cell[undecided]]
@@ -212,11 +223,52 @@ class _Columns:
         moves = np.flatnonzero(~tables.stays[cell])
         if len(moves):
             self._move(moves, tables.outcome[cell[moves]], row, ms)
-        self._begin(active, row, ms, bits)
+        self._begin(active, row, ms, bits, parted)
         if len(self.owner) > given.partials_per_key:
             self.hard |= np.bincount(self.owner, minlength=count) > given.partials_per_key
         if self.candidates:
             self._settle()
+
+    def _divide(self, parted: Ints, cell: Ints) -> Ints:
+        """Divide the rows of members to which an event means something else; return the cell of each row.
+
+        ``parted``: see ``ColumnInput``, by row; ``cell``: that of the other rows.
+        """
+        at = np.flatnonzero(parted >= 0)
+        if not len(at):
+            return cell
+        machine, state, members = self.machines[self.owner[at]], *self.rows[[STATE, MEMBERS]][:, self.places[at]]
+        source, members, cells = self._parts(parted[at], machine, state, members)
+        counts, moves = np.ones(len(cell), np.int64), np.bincount(source, minlength=len(at))
+        counts[at] = moves
+        to = expand_counts((np.cumsum(counts) - counts)[at], moves)
+        is_part = np.flatnonzero(moves[source] > 1)
+        rows = np.take(self.rows, self.places[at[source[is_part]]], axis=1)
+        rows[MEMBERS] = members[is_part]
+        self.places, self.owner, cell = (np.repeat(column, counts) for column in (self.places, self.owner, cell))
+        self.places[to[is_part]] = self._add_rows(rows)
+        cell[to] = cells
+        return cell
+
+    def _parts(self, parted: Ints, machine: Ints, state: Ints, members: Ints) -> tuple[Ints, Ints, Ints]:
+        """Divide the members by what they do with events; return the index, members and cell of each part, in order.
+
+        Given are the parts of each event, and of the row that meets it the machine, state and members.
+        """
+        tables, parts = self.tables, self.given.parts
+        counts = parts.counts[parted]
+        part, source = expand_counts(parts.first[parted], counts), np.repeat(np.arange(len(parted)), counts)
+        own = parts.members[part] & members[source]
+        some = own != 0
+        part, source, own = part[some], source[some], own[some]
+        cell = tables.cell(machine[source], state[source], parts.bits[part])
+        outcome = tables.outcome[cell]
+        order = np.lexsort((outcome, source))
+        first = run_starts(source[order] * len(tables.count) + outcome[order])
+        own = np.bitwise_or.reduceat(own[order], first)
+        source, cell = source[order[first]], cell[order[first]]
+        alone = np.bincount(source, minlength=len(parted))[source] == 1
+        return source, np.where(alone, members[source], own), cell
 
     def _add_rows(self, rows: Ints) -> Ints:
         """Return the places of new rows."""
@@ -352,10 +404,18 @@ class _Columns:
         too_late: Ints = at[late]
         return too_late
 
-    def _begin(self, active: Ints, row: Ints, ms: Ints, bits: Ints) -> None:
+    def _begin(self, active: Ints, row: Ints, ms: Ints, bits: Ints, parted: Ints) -> None:
         tables = self.tables
         machine = self.machines[active]
-        cell = tables.cell(machine, tables.start[machine], bits)
+        cell, members = tables.cell(machine, tables.start[machine], bits), np.full(len(active), ALL_MEMBERS)
+        at = np.flatnonzero(parted >= 0)
+        if len(at):
+            source, own, cells = self._parts(parted[at], machine[at], tables.start[machine[at]], members[at])
+            repeats = np.ones(len(active), np.int64)
+            repeats[at] = moves = np.bincount(source, minlength=len(at))
+            to = expand_counts((np.cumsum(repeats) - repeats)[at], moves)
+            active, cell, members = (np.repeat(column, repeats) for column in (active, cell, members))
+            cell[to], members[to] = cells, own
         open_rows = np.flatnonzero(tables.undecided[cell])
         if len(open_rows):
             cell[open_rows] += self._decide(active[open_rows], tables.undecided[cell[open_rows]], row, _EMPTY)
@@ -363,6 +423,7 @@ class _Columns:
         self.hard[active[outcome == HARD]] = True
         counts = tables.count[outcome]
         owner, move = np.repeat(active, counts), expand_counts(tables.first[outcome], counts)
+        members = np.repeat(members, counts)
         if not len(owner):
             return
         step, target, completes = tables.takes[move], tables.target[move], tables.completes[move]
@@ -372,6 +433,7 @@ class _Columns:
         rows[FIRST] = self.given.first_event + row[owner]
         rows[STARTED] = rows[STEP_MS] = ms[owner]
         rows[LENGTH] = 1
+        rows[MEMBERS] = members
         rows[DEADLINE] = tables.deadlines(self.machines[owner], rows, step, ms[owner])
         if completes.any():
             self._complete(owner[completes], rows[:, completes], ms)

@@ -1,16 +1,20 @@
 """What patterns do with events, as tables of integers, for runs in columns (``column_run``).
 
-Patterns with an equal beginning form a *family*, which keeps equal partial matches once. Its automaton is the product
-of those of its members as far as these agree: a state of the family is a state of each member, and an event on which
-two members do something else is *hard*. So are events that complete a match of a family, or of a pattern with a skip
-strategy that may leave partial matches. Members may have other time limits: a partial match of the family ends when the
-longest of them is over, and between the shortest and the longest it is hard.
+Several patterns form a *family*, which keeps equal partial matches once. There are two kinds. Patterns that are *alike*
+differ in conditions and lengths of time only, so the family has the automaton of each of them. A partial match is that
+of some members, and divides where an event means something else to some of them (``family_bits``). Other patterns form
+a family if they begin with equal conditions. Its automaton is the product of those of its members as far as these
+agree: a state of the family is a state of each member, and an event on which two members do something else is *hard*.
+
+Events that complete a match of a family, or of a pattern with a skip strategy that may leave partial matches, are hard,
+too. Members may have other time limits: a partial match of the family ends when the longest of them is over, and
+between the shortest and the longest it is hard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,10 +28,12 @@ from streamcore.patterns.pattern import SkipKind, WithinType
 HARD: Final = 0
 #: The state of a match.
 COMPLETE: Final = 0
-STATE, NODE, FIRST, STARTED, STEP_MS, LENGTH, DEADLINE = range(len(PartialMatch._fields))
+STATE, NODE, FIRST, STARTED, STEP_MS, LENGTH, MEMBERS, DEADLINE = range(len(PartialMatch._fields))
 _MAX_LEAVES: Final = 12
 _MAX_CELLS: Final = 1 << 18
 _MAX_MEMBERS: Final = 32
+#: The most conditions of patterns that are alike: each is a bit of an event.
+_MAX_ALIKE_LEAVES: Final = 60
 #: The moves in their order; None for ``HARD``.
 _Outcome = tuple[Move, ...] | None
 
@@ -37,12 +43,14 @@ class Family:
     """Patterns that share partial matches.
 
     ``members``: their numbers. ``leaves``: their distinct conditions, by bit. ``states``: by state of the family, the
-    state of each member; the first one is not used.
+    state of each member; the first one is not used. ``alike``: the members differ in conditions and lengths of time
+    only.
     """
 
     members: tuple[int, ...]
     leaves: tuple[Any, ...]
     states: tuple[tuple[int, ...], ...]
+    alike: bool = False
 
 
 class _Limit(NamedTuple):
@@ -153,40 +161,69 @@ class ColumnTables:
         return np.where(rows[STATE] == COMPLETE, NEVER, found)
 
 
-def build_families(automata: Mapping[int, Automaton], known: Iterable[Sequence[int]] = ()) -> list[Family]:
-    """Return families of patterns that begin with the same conditions; a pattern is in one at most.
+def build_families(
+    automata: Mapping[int, Automaton],
+    known: Iterable[Sequence[int]] = (),
+    seen: Mapping[int, Hashable] | None = None,
+) -> list[Family]:
+    """Return families of patterns that are alike or begin with the same conditions; a pattern is in one at most.
 
     ``known``: the members of the families so far, which stay together if all of them are there. Equal conditions are
-    equal objects in Python. Patterns with conditions over earlier events have no family.
+    equal objects in Python. ``seen``: by pattern, equal if they see the same events besides those that satisfy their
+    conditions; others are in no family together. Patterns with conditions over earlier events have no family.
     """
+    seen = seen or {}
     machines = {n: _machine(a, emits_timed_out=False) for n, a in automata.items() if not a.iterative}
     left = {number: one for number, one in machines.items() if one is not None}
     groups = []
     for members in known:
-        if all(number in left for number in members):
+        if all(number in left for number in members) and len({seen.get(number) for number in members}) == 1:
             groups.append([*members])
             for number in members:
                 del left[number]
-    by_start: dict[frozenset[Any], list[int]] = {}
+    by_start: dict[Hashable, list[int]] = {}
     for number in sorted(left):
         read = automata[number].bits_read(automata[number].start)
         start = frozenset(leaf for n, leaf in enumerate(automata[number].leaves) if read >> n & 1)
-        by_start.setdefault(start, []).append(number)
-    for alike in by_start.values():
-        group, leaves = [alike[0]], {*left[alike[0]].leaves}
-        for number in alike[1:]:
-            if len(leaves | {*left[number].leaves}) > _MAX_LEAVES or len(group) >= _MAX_MEMBERS:
-                groups.append(group)
-                group, leaves = [], set()
-            group.append(number)
-            leaves |= {*left[number].leaves}
-        groups.append(group)
+        by_start.setdefault((start, seen.get(number)), []).append(number)
+    by_shape: dict[Hashable, list[int]] = {}
+    for start_alike in by_start.values():
+        if _are_alike(automata, start_alike):
+            shape = _shape(automata[start_alike[0]]), seen.get(start_alike[0])
+            by_shape.setdefault(shape, []).extend(start_alike)
+        else:
+            groups += _groups(start_alike, left, _MAX_LEAVES)
+    for alike in by_shape.values():
+        groups += _groups(alike, left, _MAX_ALIKE_LEAVES)
     families = []
     for group in (group for group in groups if len(group) > 1):
-        _, family = _join(group, [machines[number] for number in group])
-        if len(family.states) > 2:
-            families.append(family)
+        joined = (_join_alike if _are_alike(automata, group) else _join)(group, [machines[number] for number in group])
+        if joined is not None and len(joined[1].states) > 2:
+            families.append(joined[1])
     return families
+
+
+def _groups(alike: Sequence[int], machines: Mapping[int, _Machine], most: int) -> list[list[int]]:
+    """Return these patterns in groups that have at most so many conditions each."""
+    groups, group, leaves = [], [alike[0]], {*machines[alike[0]].leaves}
+    for number in alike[1:]:
+        if len(leaves | {*machines[number].leaves}) > most or len(group) >= _MAX_MEMBERS:
+            groups.append(group)
+            group, leaves = [], set()
+        group.append(number)
+        leaves |= {*machines[number].leaves}
+    return [*groups, group]
+
+
+def _shape(automaton: Automaton) -> Hashable:
+    """Return a value that is equal for patterns that are alike."""
+    states = tuple(replace(s, limit_ms=None if s.limit_ms is None else 1) for s in automaton.states)
+    limits = tuple((limit_ms is None, since) for limit_ms, since in automaton.limits)
+    return states, limits, automaton.within_ms is None, len(automaton.leaves)
+
+
+def _are_alike(automata: Mapping[int, Automaton], numbers: Sequence[int]) -> bool:
+    return len({_shape(automata[number]) for number in numbers}) == 1
 
 
 def build_tables(
@@ -204,7 +241,10 @@ def build_tables(
         if found is not None:
             machines[number] = found
     for number, family in (families or {}).items():
-        machines[number], _ = _join(family.members, [machines[member] for member in family.members])
+        join = _join_alike if family.alike else _join
+        joined = join(family.members, [machines[member] for member in family.members])
+        assert joined is not None
+        machines[number], _ = joined
     return _to_tables(dict(sorted(machines.items())), families or {})
 
 
@@ -354,6 +394,22 @@ def _join(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[
     undecided = np.zeros_like(all_cells)
     machine = _Machine(leaves, all_cells, [*outcomes], 1, waiting, steps, within, undecided, members=len(own))
     return machine, Family(tuple(members), leaves, tuple(state or (-1,) * len(own) for state in numbers))
+
+
+def _join_alike(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[_Machine, Family] | None:
+    """Return the machine of a family of patterns that are alike; None if their time limits cannot be joined."""
+    own = [one for one in machines if one is not None]
+    first, count = own[0], len(own)
+    states = [_waiting(alike) for alike in zip(*(one.states for one in own), strict=True)]
+    steps = [_joined(alike) for alike in zip(*(one.steps for one in own), strict=True)]
+    within = _joined([one.within for one in own])
+    known = [state for state in states if state is not None]
+    if len(known) < len(states) or None in steps or within is None:
+        return None
+    leaves = tuple(dict.fromkeys(leaf for one in own for leaf in one.leaves))
+    outcomes = [None if o is None or any(move.completes for move in o) else o for o in first.outcomes]
+    machine = replace(first, outcomes=outcomes, states=known, steps=steps, within=within, members=count)
+    return machine, Family(tuple(members), leaves, tuple((state,) * count for state in range(len(states))), alike=True)
 
 
 def _agreed(

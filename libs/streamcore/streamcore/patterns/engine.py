@@ -19,10 +19,20 @@ from streamcore.columnar.grouping import expand_counts, run_starts
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
 from streamcore.patterns.column_run import ColumnInput, ColumnResult, ColumnRuns, TakenEvents, run_columns
-from streamcore.patterns.column_tables import DEADLINE, NODE, STATE, ColumnTables, Family, build_tables, project
+from streamcore.patterns.column_tables import (
+    DEADLINE,
+    MEMBERS,
+    NODE,
+    STATE,
+    ColumnTables,
+    Family,
+    build_tables,
+    project,
+)
 from streamcore.patterns.expressions import Groups, IterativeCondition, MatchRead
+from streamcore.patterns.family_bits import NO_PARTS, divide_bits
 from streamcore.patterns.graph import StateKind
-from streamcore.patterns.match_store import NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
+from streamcore.patterns.match_store import ALL_MEMBERS, NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
 from streamcore.patterns.pattern import SkipKind, WithinType
 
 #: From how many runs on columns cost less than running each by itself.
@@ -110,10 +120,12 @@ class MatchEngine:
         for index, member in enumerate(family.members):
             if member not in self.automata:
                 continue
-            own = rows.copy()
-            own[STATE] = states[rows[STATE], index]
-            own[DEADLINE] = self._deadlines(np.full(len(owner), member), own)
-            all_owners.append(owner + len(codes) * len(all_codes))
+            its = np.flatnonzero(rows[MEMBERS] >> index & 1)
+            own = rows[:, its]
+            own[STATE] = states[own[STATE], index]
+            own[MEMBERS] = ALL_MEMBERS
+            own[DEADLINE] = self._deadlines(np.full(len(its), member), own)
+            all_owners.append(owner[its] + len(codes) * len(all_codes))
             all_codes.append(run_code(np.full(len(codes), member), codes & 0xFFFFFFFF))
             all_rows.append(own)
         store.write_rows(
@@ -203,6 +215,8 @@ class _Pass:
         none = np.empty(0, np.int64)
         #: The events of runs, and the bits that their pattern or family has for them.
         self.pair_events, self.pair_bits = (none, none) if batch is None else (batch.events, batch.bits)
+        #: The bits for automata, and the index in ``parts`` of the events of families that have them, or -1.
+        self.shared_bits, self.parted, self.parts = self.pair_bits, np.full(len(self.pair_bits), -1), NO_PARTS
         self.room = engine.limits.partials - len(self.store)
         self.columns: dict[str, list[Any]] = {}
         self.times: list[int] = [] if batch is None else batch.event_ms.tolist()
@@ -211,6 +225,7 @@ class _Pass:
 
     def run(self) -> list[Match]:
         store = self.store
+        self._share_bits()
         runs = self._active(*self._runs())
         due = store.due(self.until_ms, without=runs.codes)
         runs = runs.join(_Runs(due, np.zeros_like(due), np.zeros_like(due)))
@@ -243,6 +258,19 @@ class _Pass:
         starts = run_starts(pair_codes)
         return _Runs(pair_codes[starts], starts, np.append(starts[1:], len(pair_codes)))
 
+    def _share_bits(self) -> None:
+        """Compute the bits of events for families of patterns that are alike."""
+        if self.batch is None:
+            return
+        for number, family in self.engine.tables.families.items():
+            low, high = np.searchsorted(self.batch.patterns, [number, number + 1]).tolist()
+            if family.alike and low < high:
+                members = [self.engine.automata[member].leaves for member in family.members]
+                bits, parted, parts = divide_bits(self.pair_bits[low:high], family.leaves, members)
+                self.shared_bits = np.concatenate([self.shared_bits[:low], bits, self.shared_bits[high:]])
+                self.parted[low:high] = np.where(parted >= 0, parted + len(self.parts.counts), -1)
+                self.parts = self.parts.join(parts)
+
     def _active(self, codes: Ints, lows: Ints, highs: Ints) -> _Runs:
         """Leave out the runs without a partial match and without an event that begins one.
 
@@ -262,16 +290,23 @@ class _Pass:
         idle = np.flatnonzero(~active)
         counts = highs[idle] - lows[idle]
         pairs = expand_counts(lows[idle], counts)
-        begins = self._begins(np.repeat(codes[idle] >> 32, counts), self.pair_bits[pairs])
+        begins = self._begins(np.repeat(codes[idle] >> 32, counts), pairs)
         active[np.repeat(idle, counts)[begins]] = True
         return _Runs(codes, lows, highs).take(np.flatnonzero(active)).join(divided)
 
-    def _begins(self, patterns: Ints, bits: Ints) -> Mask:
-        """Return whether an event of these bits may begin a match of the pattern or family."""
-        tables, begins = self.engine.tables, np.zeros(len(patterns), bool)
+    def _begins(self, patterns: Ints, pairs: Ints) -> Mask:
+        """Return whether each event, by its index in ``pair_events``, may begin a match of its pattern or family."""
+        tables, begins, bits = self.engine.tables, np.zeros(len(patterns), bool), self.shared_bits[pairs]
         machine = tables.machine(patterns)
         known = machine >= 0
         begins[known] = tables.begins(machine[known], bits[known])
+        parted = np.flatnonzero(self.parted[pairs] >= 0)
+        if len(parted):
+            event = self.parted[pairs[parted]]
+            counts = self.parts.counts[event]
+            bits_of_parts = self.parts.bits[expand_counts(self.parts.first[event], counts)]
+            part_begins = tables.begins(np.repeat(machine[parted], counts), bits_of_parts)
+            begins[parted] = np.logical_or.reduceat(part_begins, np.cumsum(counts) - counts)
         for pattern in np.unique(patterns[~known]).tolist():
             own = patterns == pattern
             for required, forbidden in self.engine.automata[pattern].begin_masks:
@@ -304,6 +339,8 @@ class _Pass:
                 kept = bits != 0
                 before = np.concatenate([[0], np.cumsum(kept)]) + len(self.pair_bits)
                 self.pair_bits = np.concatenate([self.pair_bits, bits[kept]])
+                self.shared_bits = np.concatenate([self.shared_bits, bits[kept]])
+                self.parted = np.concatenate([self.parted, np.full(int(kept.sum()), -1)])
                 self.pair_events = np.concatenate([self.pair_events, self.pair_events[pairs[kept]]])
                 codes = run_code(np.full(len(own.codes), member), own.codes & 0xFFFFFFFF)
                 found = found.join(_Runs(codes, before[ends - counts], before[ends]))
@@ -328,7 +365,8 @@ class _Pass:
         tables, everything = engine.tables, np.arange(len(runs.codes))
         machines = tables.machine(runs.codes >> 32)
         fit = np.flatnonzero(machines >= 0)
-        begun = int(tables.most_begun * (runs.highs - runs.lows).sum())
+        most_begun = tables.most_begun * int(self.parts.counts.max(initial=1))
+        begun = int(most_begun * (runs.highs - runs.lows).sum())
         if len(fit) < max(1, fewest_runs) or self.room < begun:
             return everything
         stored = store.find(runs.codes[fit])
@@ -336,7 +374,9 @@ class _Pass:
         nodes = store.nodes
         given = ColumnInput(
             self.pair_events,
-            self.pair_bits,
+            self.shared_bits,
+            self.parted,
+            self.parts,
             np.empty(0, np.int64) if batch is None else batch.event_ms,
             self.first_event,
             self.until_ms,
@@ -592,7 +632,7 @@ class _Run:
         context = self.context
         node = context.new_node(NO_NODE, step, row, self.key_slot)
         deadline = _deadline(self.automaton, target, ms, ms, ms, step)
-        return PartialMatch(target, node, context.first_event + row, ms, ms, 1, deadline)
+        return PartialMatch(target, node, context.first_event + row, ms, ms, 1, ALL_MEMBERS, deadline)
 
     def _extend(self, partial: PartialMatch, target: int, step: int, row: int, ms: int) -> PartialMatch | None:
         """Return a partial match with one more event; None if that comes too late."""
@@ -608,7 +648,9 @@ class _Run:
         node = context.new_node(partial.node, step, row, self.key_slot)
         step_ms = partial.step_ms if goes_on else last_ms
         deadline = _deadline(self.automaton, target, partial.started_ms, ms, step_ms, step)
-        return PartialMatch(target, node, partial.first, partial.started_ms, step_ms, partial.length + 1, deadline)
+        return partial._replace(
+            state=target, node=node, step_ms=step_ms, length=partial.length + 1, deadline_ms=deadline
+        )
 
     def _move(self, partial: PartialMatch, target: int, ms: int) -> PartialMatch | None:
         """Return a partial match that waits in another state; None if its time is over there."""

@@ -40,6 +40,7 @@ FIRST_EVENT: Final = "__first_event"
 STARTED_MS: Final = "__started_ms"
 STEP_MS: Final = "__step_ms"
 LENGTH: Final = "__length"
+MEMBERS: Final = "__members"
 SERIAL: Final = "__serial"
 BEFORE: Final = "__before"
 STEP: Final = "__step"
@@ -48,6 +49,8 @@ EVENT: Final = "__event"
 GONE: Final = -1
 NEVER: Final = 2**62
 NO_NODE: Final = -1
+#: In ``MEMBERS``: all members of a family.
+ALL_MEMBERS: Final = -1
 
 _SLOT_BITS: Final = 32
 _SLOT: Final = (1 << _SLOT_BITS) - 1
@@ -59,7 +62,8 @@ class PartialMatch(NamedTuple):
 
     ``node``: that of its last event. ``first``: the number of its first event. ``started_ms``: the time of that event.
     ``step_ms``: the time of the last event of the step before the one that took the last event (of the first step: of
-    its first event). ``length``: its events. ``deadline_ms``: when its time is over, ``NEVER`` for no limit.
+    its first event). ``length``: its events. ``members``: those of a family whose partial match it is, as bits.
+    ``deadline_ms``: when its time is over, ``NEVER`` for no limit.
     """
 
     state: int
@@ -68,11 +72,12 @@ class PartialMatch(NamedTuple):
     started_ms: int
     step_ms: int
     length: int
+    members: int
     deadline_ms: int
 
 
 _FIELDS: Final = len(PartialMatch._fields)
-_STORED: Final = (STATE, NODE, FIRST_EVENT, STARTED_MS, STEP_MS, LENGTH)
+_STORED: Final = (STATE, NODE, FIRST_EVENT, STARTED_MS, STEP_MS, LENGTH, MEMBERS)
 
 
 def value_column(column: str) -> str:
@@ -227,14 +232,15 @@ class MatchStore:
         """The number of runs."""
         return len(self._runs)
 
-    def lengths(self) -> tuple[Ints, Ints, Ints]:
-        """Return the pattern and the key slot of each partial match, and the number of its events."""
+    def lengths(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return the pattern and the key slot of each partial match, the number of its events, and its members."""
         self.resolve()
         runs = np.flatnonzero(self._count[: self._size] > 0)
         counts = self._count[runs]
         codes = np.repeat(self._code[runs], counts)
-        lengths = self._rows[PartialMatch._fields.index("length")][expand_counts(self._start[runs], counts)]
-        return codes >> _SLOT_BITS, codes & _SLOT, lengths
+        rows = expand_counts(self._start[runs], counts)
+        lengths, members = (self._rows[PartialMatch._fields.index(name)][rows] for name in ("length", "members"))
+        return codes >> _SLOT_BITS, codes & _SLOT, lengths, members
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
@@ -532,6 +538,7 @@ class MatchStore:
         all_partials = pl.concat([self.partial_rows(0, 1), *partials], how="diagonal")
         all_nodes = pl.concat([self.node_rows(0, 1), *nodes], how="diagonal")
         key = [*self.keys.dtypes, HASH, PATTERN, PLACE]
+        all_partials = all_partials.with_columns(pl.col(MEMBERS).fill_null(ALL_MEMBERS))  # of a row without: all
         all_partials = all_partials.unique(subset=key, keep="last", maintain_order=True).filter(pl.col(STATE) != GONE)
         all_nodes = all_nodes.unique(subset=[HASH, SERIAL], keep="last", maintain_order=True)
         all_nodes = all_nodes.filter(pl.col(STEP) != GONE)

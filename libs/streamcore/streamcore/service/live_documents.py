@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import orjson
 
 from streamcore.app import App, Source
 from streamcore.engine.document_changes import AppDocuments, DocumentAnswer, DocumentPlan, find_missing_stream
-from streamcore.engine.publication import decode_stream, is_stream
+from streamcore.engine.publication import decode_stream, is_stream, read_subject
 from streamcore.engine.published_streams import add_streams, plan_stream
 from streamcore.errors import ConfigError
 from streamcore.kernel import ControlRecord
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from streamcore.service.config.settings import ServiceSettings
     from streamcore.topology.graph import TopologyGraph
     from streamcore.topology.topology import Topology
+
+_REASON_CHARACTERS: Final = 2_000
+_NAME_CHARACTERS: Final = 100
 
 
 def bind_app(topology: Topology, settings: ServiceSettings, sources: Sequence[Source], documents: AppDocuments) -> App:
@@ -51,6 +56,23 @@ def bind_app(topology: Topology, settings: ServiceSettings, sources: Sequence[So
         )
 
     return replace(app, sources=tuple(map(treat, app.sources)))
+
+
+def answer_record(answer: DocumentAnswer) -> Record:
+    """Return the record for the status lane that answers a published document, keyed by its name."""
+    record, name = answer.record, read_subject(answer.record)[:_NAME_CHARACTERS]
+    body: dict[str, object] = {
+        "subject": "stream" if is_stream(record) else "document",
+        "rule": name,
+        "version": answer.version,
+        "status": "accepted" if answer.accepted else "rejected",
+        "mode": None,
+        "reason": None if answer.reason is None else answer.reason[:_REASON_CHARACTERS],
+        "release": None,
+        "rules_epoch": 0,
+        "control": {"partition": record.partition, "offset": record.offset},
+    }
+    return Record(STATUS, name.encode(), orjson.dumps(body))
 
 
 def find_differences(old: App, new: App, *, rows: bool) -> Iterator[str]:
@@ -108,12 +130,11 @@ def _sent(topology: TopologyGraph) -> list[object]:
 class StreamDocuments:
     """The streams of an app that takes documents of streams alone.
 
-    ``build``: builds the app with these documents; it is pickled. ``to_status``: makes the record of an answer.
+    ``build``: builds the app with these documents; it is pickled.
     """
 
     sources: tuple[Source, ...]
     build: Callable[[StreamDocuments], App]
-    to_status: Callable[[DocumentAnswer], Record]
 
     def plan(self, record: ControlRecord) -> tuple[DocumentPlan, StreamDocuments]:
         """Return the plan for a record, and the documents with it. ``ConfigError`` if the app cannot take it."""
@@ -139,16 +160,15 @@ class StreamDocuments:
 
     def to_record(self, answer: DocumentAnswer) -> Record:
         """Return an answer as a record of the status lane."""
-        return self.to_status(answer)
+        return answer_record(answer)
 
 
 def build_with_streams(
     in_files: Sequence[Source],
     build: Callable[[StreamDocuments], App],
-    to_status: Callable[[DocumentAnswer], Record],
     published: Sequence[PublishedDocument] = (),
 ) -> App:
-    """Build an app that takes documents of its streams while it runs. ``build``, ``to_status``: as in
-    ``StreamDocuments``. ``published``: the documents that it has taken, beside those of its files."""
-    app = build(StreamDocuments(add_streams(in_files, published), build, to_status))
-    return replace(app, rebuild=partial(build_with_streams, in_files, build, to_status))
+    """Build an app that takes documents of its streams while it runs. ``build``: as in ``StreamDocuments``.
+    ``published``: the documents that it has taken, beside those of its files."""
+    app = build(StreamDocuments(add_streams(in_files, published), build))
+    return replace(app, rebuild=partial(build_with_streams, in_files, build))

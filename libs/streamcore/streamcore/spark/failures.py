@@ -41,7 +41,10 @@ _CUT_OFF = re.compile(
     r"(?:EOFError|BrokenPipeError|ConnectionResetError)\b"
 )
 #: Texts of failures of which a damaged or missing file may be the cause.
-_UNREADABLE = ("CANNOT_LOAD_STATE_STORE", "RocksDBException", "NoSuchFile", "FileNotFound", "JsonParseException")
+_UNREADABLE = (
+    *("CANNOT_LOAD_STATE_STORE", "RocksDBException", "NoSuchFile", "FileNotFound", "JsonParseException"),
+    "java.io.EOFException",
+)
 #: Texts of the error of a query with other keyed stages than its checkpoint; the second is of a query that has, or had,
 #: blocks that go around a stage: Spark counts its source once for each way.
 _OTHER_STAGES = (

@@ -24,7 +24,7 @@ import json
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -461,11 +461,11 @@ class Runner:
         is_known = self._projection is not None and self._control_keys.all_begin_with(self.app.data_keys, ranges)
         return self._projection if is_known else None
 
-    def take_projection(self, rows: Sequence[ShardRow]) -> None:
-        """Take from the shards of a cut which fields they read in the next one."""
+    def take_projection(self, rows: Sequence[ShardRow], counters: Mapping[str, int]) -> None:
+        """Take from the shards of a cut which fields they read in the next one. ``counters``: of all shards."""
         read = (json.loads(row.fields) for row in rows)
         watermark_ms = max((row.watermark_ms for row in rows), default=0)
-        self._projection = Projection.of_next_cut(self.app, read, watermark_ms)
+        self._projection = Projection.of_next_cut(self.app, read, watermark_ms, counters)
 
     def record_failure(self, error: BaseException) -> None:
         """Keep the error of a cut, because Spark forwards only its text."""
@@ -508,7 +508,8 @@ class _Cuts:
         collected_s = time.perf_counter()
         published = [PublishedDocument(*row) for result in rows for row in json.loads(result.streams)]
         self.runner.keep_streams(batch, published)
-        self.runner.take_projection(rows)
+        counters = _sum_counters(row.counters for row in rows)
+        self.runner.take_projection(rows, counters)
         # 3. All lanes of all shards, in the order of the shards.
         blobs = [row.records for row in rows if row.produced]
         committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)
@@ -516,7 +517,6 @@ class _Cuts:
         committed_s = time.perf_counter()
         watermarks = _by_topic(self.runner.app, [row.partitions for row in rows])
         self.planner.alignment.record(cut, watermarks)
-        counters = _sum_counters(row.counters for row in rows)
         first_records_ms = take_first_records(counters)
         self.runner.on_cut_committed(
             CutReport(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ KEPT = 8
 #: A smaller blob is not copied: the store gives it as quickly.
 MIN_BYTES = 16 * 1024
 _CHECKSUM_BYTES = 4
+#: Of the log blob; the rest is the run.
+_LENGTH = struct.Struct("<Q")
 
 
 class LogCopies:
@@ -33,32 +36,38 @@ class LogCopies:
         self._folder = folder
         self._name = name
 
-    def put(self, chains: Sequence[str], log: bytes) -> None:
-        """Copy the log blob of the latest cut, and remove the copy that is too old. ``chains``: the digests of the last
-        cuts, latest last."""
+    def put(self, chains: Sequence[str], log: bytes, run: bytes) -> None:
+        """Copy the log blob of the latest cut and that of its run, and remove the copy that is too old.
+
+        ``chains``: the digests of the last cuts, latest last.
+        """
         with contextlib.suppress(OSError):
             if len(chains) > KEPT:
                 self._path(chains[-1 - KEPT]).unlink(missing_ok=True)
-            if len(log) >= MIN_BYTES:
+            if len(log) + len(run) >= MIN_BYTES:
                 partial = self._folder / f"{self._path(chains[-1]).name}.{os.getpid()}"
-                partial.write_bytes(_checksum(log) + log)
+                content = _LENGTH.pack(len(log)) + log + run
+                partial.write_bytes(_checksum(content) + content)
                 partial.replace(self._path(chains[-1]))
 
-    def get(self, chain: str) -> bytes | None:
-        """Return the copy of the log blob of the cut with this chain digest, or None."""
+    def get(self, chain: str) -> tuple[bytes, bytes] | None:
+        """Return the copies of the log blob of the cut with this chain digest and of its run, or None."""
         try:
             stored = self._path(chain).read_bytes()
         except OSError:
             return None
-        log = stored[_CHECKSUM_BYTES:]
-        return log if stored.startswith(_checksum(log)) else None
+        content = stored[_CHECKSUM_BYTES:]
+        if not stored.startswith(_checksum(content)):
+            return None
+        (size,) = _LENGTH.unpack_from(content)
+        return content[_LENGTH.size : _LENGTH.size + size], content[_LENGTH.size + size :]
 
     def _path(self, chain: str) -> Path:
         return self._folder / f"headgate-log-{self._name}-{chain}"
 
 
-def _checksum(log: bytes) -> bytes:
-    return zlib.crc32(log).to_bytes(_CHECKSUM_BYTES, "little")
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")
 
 
 def copies_for(name: str) -> LogCopies | None:

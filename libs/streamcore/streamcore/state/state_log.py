@@ -9,6 +9,8 @@ blob                  content
 ``head``              sequence number, chain digests, the sequence number of each bucket, the shard's cells
 ``log/<n>``           the rows that cut n changed, of all tables
 ``bucket/<b>``        every live row of bucket b, of all tables, at the cut that wrote it
+``run/<n>``           the rows that are new in cut n, of tables whose rows never change (``runs``); they are
+                      in no other blob
 ====================  =====================================================================================
 
 After ``buckets`` writing cuts every bucket has been rewritten, so older log blobs are removed: there are never more
@@ -16,7 +18,8 @@ than ``buckets`` of them, and no cut rewrites everything (an LSM tree, O'Neil et
 evenly over the cuts). A cut that changes nothing writes nothing.
 
 The rows of cold keys (``streamcore.state.cold``) are in blobs of their own, ``cold/<operator>/<run>/<block>``, which
-are written once and listed in the head; buckets have the rows of the keys in memory alone.
+are written once and listed in the head; buckets have the rows of the keys in memory alone. A shard whose keys may be
+cold has no runs.
 
 A process reads blobs only if its tables in memory are not those of the stored head. The chain digest covers every byte
 written since the shard began, so tables of an uncommitted attempt are never taken for committed ones. The head lists
@@ -27,7 +30,7 @@ reads only the later log blobs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -44,11 +47,16 @@ from streamcore.state.cold.cold_state import EVICTED, ColdState
 from streamcore.state.frame_codec import pack, unpack
 from streamcore.state.log_copies import LogCopies
 from streamcore.state.row_versions import VERSION
-from streamcore.state.table import HASH, StateTable
+from streamcore.state.runs import Run, choose_small, merge_runs
+from streamcore.state.table import HASH, RunTable, StateTable
+
+#: Rows by table.
+Frames = Mapping[str, pl.DataFrame]
 
 HEAD = "head"
-#: The format of a head without cold rows, which a version that knows none reads too, and of one that lists some.
-FORMAT, COLD_FORMAT = 1, 2
+#: The format of a head without cold rows and runs, which a version that knows none reads too, of one that lists cold
+#: rows, and of one that lists runs.
+FORMAT, COLD_FORMAT, RUNS_FORMAT = 1, 2, 3
 
 
 @dataclass(slots=True)
@@ -57,7 +65,7 @@ class LogHead:
 
     ``sequence``: the number of the last cut that wrote. ``chains``: the chain digests of the last cuts, latest last.
     ``written``: by bucket, the sequence that wrote it. ``cells``: small JSON values of the shard (watermark, clock).
-    ``cold``: the runs of cold rows by operator, as JSON.
+    ``cold``: the runs of cold rows by operator, as JSON. ``runs``: oldest first; there are none if there are cold rows.
     """
 
     sequence: int = 0
@@ -65,11 +73,12 @@ class LogHead:
     written: list[int] = field(default_factory=list)
     cells: Mapping[str, object] = field(default_factory=dict)
     cold: Mapping[str, object] = field(default_factory=dict)
+    runs: Sequence[Run] = ()
 
     def to_json(self) -> bytes:
         """Return the head as stored."""
         document = {
-            "format": COLD_FORMAT if self.cold else FORMAT,
+            "format": COLD_FORMAT if self.cold else RUNS_FORMAT if self.runs else FORMAT,
             "sequence": self.sequence,
             "chains": self.chains,
             "written": self.written,
@@ -77,18 +86,21 @@ class LogHead:
         }
         if self.cold:
             document["cold"] = self.cold
+        if self.runs:
+            document["runs"] = [[run.name, run.rows, run.newest_ms] for run in self.runs]
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def from_json(cls, blob: bytes) -> LogHead:
         """Return a stored head; ``CorruptState`` if its format is unknown."""
         document = orjson.loads(blob)
-        if document.get("format") not in (FORMAT, COLD_FORMAT):
+        if document.get("format") not in (FORMAT, COLD_FORMAT, RUNS_FORMAT):
             raise CorruptState(
-                f"shard state has format {document.get('format')!r}; this version reads {FORMAT} and {COLD_FORMAT}"
+                f"shard state has format {document.get('format')!r}; this version reads {FORMAT} to {RUNS_FORMAT}"
             )
         known = {part: document[part] for part in ("sequence", "chains", "written", "cells")}
-        return cls(**known, cold=document.get("cold", {}))
+        runs = tuple(Run(*one) for one in document.get("runs", ()))
+        return cls(**known, cold=document.get("cold", {}), runs=runs)
 
     @property
     def log_sequences(self) -> range:
@@ -129,11 +141,18 @@ class StateLog:
         cuts_behind = head.sequence - self.head.sequence
         if not (0 < cuts_behind < len(head.chains)) or head.chains[-1 - cuts_behind] != self.head.chain:
             return False
+        runs = {run.blob for run in head.runs}
         for sequence, chain in zip(
             range(self.head.sequence + 1, head.sequence + 1), head.chains[-cuts_behind:], strict=True
         ):
             copied = None if self.copies is None else self.copies.get(chain)
-            self._load_tables(_read(blobs, f"log/{sequence}") if copied is None else unpack(copied), table)
+            if copied is None:
+                run = f"run/{sequence}"
+                log, new = _read(blobs, f"log/{sequence}"), _read(blobs, run) if run in runs else {}
+            else:
+                log, new = map(unpack, copied)
+            self._load_tables(log, table)
+            _load_run(new, table)
         self._set_head(head, table)
         return True
 
@@ -152,15 +171,18 @@ class StateLog:
         if stored is None:
             return
         wanted = unpack(pack({name: one.rows(0, 1) for name, one in (tables or {}).items()}))
+        head = LogHead.from_json(stored)
         if self.cold is not None:
-            head = LogHead.from_json(stored)
             self.cold.find_evicted((n, _read(blobs, f"log/{n}", EVICTED)) for n in head.log_sequences if head.cold)
-        for sequence, every in _read_rows(stored, blobs):
+        for sequence, every in _read_rows(head, blobs):
             frames = every if self.cold is None else self.cold.without_evicted(sequence, every)
-            for name in wanted.keys() & frames.keys():
-                _check_columns(name, frames[name].schema, wanted.pop(name).schema)
+            _check_all_columns(frames, wanted)
             self._load_tables(frames, table)
-        self._set_head(LogHead.from_json(stored), table)
+        for run in head.runs:
+            rows = _read(blobs, run.blob)
+            _check_all_columns(rows, wanted)
+            _load_run(rows, table)
+        self._set_head(head, table)
 
     def commit(self, blobs: BlobStore, tables: Mapping[str, StateTable], cells: Mapping[str, object]) -> int:
         """Write the changes of the tables and the shard's cells. Return the bytes written; 0 if nothing changed."""
@@ -172,26 +194,59 @@ class StateLog:
             changed, cold_blobs, cold_bytes = cold.commit(changed)
         if not changed and cells == self.head.cells:
             return 0
+        with_runs = {name: t for name, t in tables.items() if isinstance(t, RunTable)}
+        new = {} if cold is not None else {name: changed.pop(name) for name in [*changed] if name in with_runs}
         sequence, buckets = self.head.sequence + 1, len(self.head.written)
-        bucket = sequence % buckets
-        bucket_rows = {name: frame for name, t in tables.items() if (frame := t.rows(bucket, buckets)).height}
-        if cold is not None:
-            bucket_rows |= cold.rows(bucket, buckets)
-        log, rows = pack(changed), pack(bucket_rows)
-        blobs.put(f"log/{sequence}", log)
-        blobs.put(f"bucket/{bucket}", rows)
-        blobs.remove(f"log/{sequence - buckets}")
         written = [*self.head.written]
-        written[bucket] = sequence
-        chains = [*self.head.chains, _digest(self.head.chain, log, rows, *(d.encode() for d in cold_blobs))][-buckets:]
-        self.head = LogHead(sequence, chains, written, dict(cells), {} if cold is None else cold.to_json())
+        rewritten = range(buckets) if cold is not None and self.head.runs else [sequence % buckets]
+        log = pack(changed)
+        runs, run_blobs = self._write_runs(blobs, new, with_runs, keeps=cold is None)
+        bucket_blobs = []
+        for bucket in rewritten:
+            rows = {name: _bucket_rows(table, bucket, buckets, cold) for name, table in tables.items()}
+            rows = {name: frame for name, frame in rows.items() if frame.height}
+            bucket_blobs.append(pack(rows if cold is None else rows | cold.rows(bucket, buckets)))
+            blobs.put(f"bucket/{bucket}", bucket_blobs[-1])
+            written[bucket] = sequence
+        blobs.put(f"log/{sequence}", log)
+        blobs.remove(f"log/{sequence - buckets}")
+        stored = [log, *run_blobs.values(), *bucket_blobs]
+        digest = _digest(self.head.chain, *stored, *(d.encode() for d in cold_blobs))
+        chains = [*self.head.chains, digest][-buckets:]
+        self.head = LogHead(sequence, chains, written, dict(cells), {} if cold is None else cold.to_json(), runs)
         head = self.head.to_json()
         blobs.put(HEAD, head)
         if self.copies is not None:
-            self.copies.put(chains, log)
+            self.copies.put(chains, log, run_blobs.get(f"run/{sequence}") or pack({}))
         if cold is not None:
             cold.finish()
-        return len(log) + len(rows) + len(head) + cold_bytes
+            for table in with_runs.values():
+                table.leave_runs()
+        return sum(map(len, stored)) + len(head) + cold_bytes
+
+    def _write_runs(
+        self, blobs: BlobStore, new: Frames, tables: Mapping[str, RunTable], *, keeps: bool
+    ) -> tuple[tuple[Run, ...], dict[str, bytes]]:
+        """Return the runs after this cut, and the blobs that it writes for them. ``new``: the new rows by table;
+        ``keeps``: whether there are runs from this cut on."""
+        sequence, oldest_behind = self.head.sequence + 1, self.head.sequence + 1 - len(self.head.written)
+        runs, written = [*self.head.runs], dict[str, bytes]()
+        if new:
+            runs.append(Run.of(sequence, new, tables))
+            written[runs[-1].blob] = pack(new)
+        gone = [run for run in runs if not keeps or run.is_expired(tables)]
+        runs = [run for run in runs if run not in gone]
+        if small := choose_small(runs, oldest_behind, len(self.head.written)):
+            merged, rows = merge_runs(small, [_read(blobs, run.blob) for run in small], tables)
+            runs[runs.index(small[0])] = merged
+            runs = [run for run in runs if run not in small]
+            written[merged.blob] = pack(rows)
+            gone += small
+        for name, blob in written.items():
+            blobs.put(name, blob)
+        for run in gone:
+            blobs.remove(run.blob)
+        return tuple(runs), written
 
     def _set_head(self, head: LogHead, table: Callable[[str], StateTable]) -> None:
         self.head = head
@@ -210,6 +265,28 @@ class StateLog:
         for name, frame in frames.items():
             if frame.height:
                 table(name).load(frame)
+
+
+def _load_run(frames: Frames, table: Callable[[str], StateTable]) -> None:
+    for name, rows in frames.items():
+        one = table(name)
+        if isinstance(one, RunTable):
+            one.load_run(rows)
+        else:
+            one.load(rows)
+
+
+def _bucket_rows(table: StateTable, bucket: int, buckets: int, cold: ColdState | None) -> pl.DataFrame:
+    """Return the rows of a table that are stored in a bucket. ``cold``: None if there are runs."""
+    if cold is None and isinstance(table, RunTable):
+        return table.rows_outside_runs(bucket, buckets)
+    return table.rows(bucket, buckets)
+
+
+def _check_all_columns(frames: Frames, wanted: dict[str, pl.DataFrame]) -> None:
+    """Check the stored columns of the tables that are still in ``wanted``, and take these out of it."""
+    for name in wanted.keys() & frames.keys():
+        _check_columns(name, frames[name].schema, wanted.pop(name).schema)
 
 
 def _check_columns(name: str, stored: pl.Schema, wanted: pl.Schema) -> None:
@@ -246,13 +323,12 @@ def fresh_log(
     yield HEAD, LogHead(1, [digest], [1] * buckets, dict(cells), cold).to_json()
 
 
-def _read_rows(stored: bytes, blobs: BlobStore) -> Iterator[tuple[int, Mapping[str, pl.DataFrame]]]:
-    """Yield the stored rows of a shard's tables, oldest first, in the order in which they must be loaded, each with the
-    number of the cut that wrote them.
+def _read_rows(head: LogHead, blobs: BlobStore) -> Iterator[tuple[int, Mapping[str, pl.DataFrame]]]:
+    """Yield the stored rows of a shard's tables that are in no run, oldest first, in the order in which they must be
+    loaded, each with the number of the cut that wrote them.
 
     A row may be repeated with changes, and the table detects deleted rows. ``CorruptState`` if a blob is missing.
     """
-    head = LogHead.from_json(stored)
     for bucket, sequence in enumerate(head.written):
         if sequence:
             yield sequence, _read(blobs, f"bucket/{bucket}")

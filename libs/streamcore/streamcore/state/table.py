@@ -7,7 +7,7 @@ the log, and its shard after a restore, so tables do not know buckets and shards
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
@@ -32,4 +32,36 @@ class StateTable(Protocol):
 
     def load(self, rows: pl.DataFrame) -> None:
         """Load stored rows, oldest first. A row replaces an earlier one of its key."""
+        ...
+
+
+@runtime_checkable
+class RunTable(StateTable, Protocol):
+    """A table whose rows never change, and expire: the log keeps them as runs (``streamcore.state.runs``).
+
+    A row that is loaded by ``load`` is in a bucket of the log, and stays there until it expires.
+    """
+
+    def load_run(self, rows: pl.DataFrame) -> None:
+        """Load the rows of a run, after all rows of buckets."""
+        ...
+
+    def rows_outside_runs(self, bucket: int, buckets: int) -> pl.DataFrame:
+        """Return the live rows of a bucket that are in no run."""
+        ...
+
+    def leave_runs(self) -> None:
+        """Take all rows as in no run any more."""
+        ...
+
+    def newest_ms(self, rows: pl.DataFrame) -> int:
+        """Return the time of the one of these rows that expires last."""
+        ...
+
+    def is_expired(self, newest_ms: int) -> bool:
+        """Return whether rows up to this time have no effect any more."""
+        ...
+
+    def live(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return those of these rows that may still have an effect."""
         ...

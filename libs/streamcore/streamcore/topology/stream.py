@@ -17,7 +17,9 @@ A step that cannot work raises ``ConfigError`` where it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, overload
@@ -73,6 +75,19 @@ if TYPE_CHECKING:
     from streamcore.windowing import Assigner
 
 
+_schemas: ContextVar[Mapping[str, StreamSchema]] = ContextVar("schemas")
+
+
+@contextmanager
+def use_schemas(schemas: Iterable[StreamSchema]) -> Iterator[None]:
+    """Let ``source`` take these schemas in place of others of the same names: those that were published later."""
+    token = _schemas.set({schema.name: schema for schema in schemas})
+    try:
+        yield
+    finally:
+        _schemas.reset(token)
+
+
 def source(
     schema: StreamSchema,
     watermark: WatermarkStrategy | None = None,
@@ -90,6 +105,7 @@ def source(
     contains the original record, whichever step failed. Lanes omit these columns.
     """
     check_type("source", schema, StreamSchema, "write source(StreamSchema.parse({...}))")
+    schema = _schemas.get({}).get(schema.name, schema)
     strategy = watermark or WatermarkStrategy()
     check_type("source: watermark", strategy, WatermarkStrategy, "write such as bounded_out_of_orderness('5s')")
     check_type("source: time", time, EventTime, "write such as EventTime.INGESTION")

@@ -18,6 +18,7 @@ LATE = "late"
 DEAD_LETTERS = "deadletters"
 #: The prefix of the names of a dead letter's headers that its record had.
 SOURCE_HEADER = "source_header."
+_ROWS = "_table"
 #: Records that an app writes to its own control topic, so that every shard reads them in a later cut.
 CONTROL = "control"
 
@@ -56,6 +57,11 @@ class DeadLetterCode(Code):
         "The dead letter has no header `reason_code`; only the metric has this code.",
         "Give the program's dead letters a code.",
     )
+
+
+def table_lane(lane: str) -> str:
+    """Return the name of the lane that sends what ``lane`` sends as records to sinks, as rows."""
+    return f"{lane}{_ROWS}"
 
 
 Headers = tuple[tuple[str, bytes], ...]

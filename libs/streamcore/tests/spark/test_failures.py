@@ -50,8 +50,8 @@ Caused by: {}
 SCHEMA = "_stateSchema/default/0_id"
 #: As Spark writes it, shortened.
 DESCRIPTION = (
-    'v2\n{"operatorInfo":{"operatorId":0},"stateStoreInfo":[{"storeName":"default","stateSchemaFilePaths":'
-    '["file:/a/_stateSchema/default/0_id"]}],"operatorPropertiesJson":'
+    'v2\n{"operatorInfo":{"operatorId":0},"stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,'
+    '"numPartitions":2,"stateSchemaFilePaths":["file:/a/_stateSchema/default/0_id"]}],"operatorPropertiesJson":'
     '"{\\"timeMode\\":\\"NoTime\\",\\"outputMode\\":\\"Append\\",\\"stateVariables\\":[]}"}'
 )
 
@@ -115,7 +115,9 @@ def test_the_error_names_a_missing_file(tmp_path: Path) -> None:
     assert "state/0/0/1_id.changelog is missing; restore the app from a savepoint; there is none" in str(found)
 
 
-@pytest.mark.parametrize("entry", ["stateStoreInfo", "timeMode", "outputMode", "stateVariables"])
+@pytest.mark.parametrize(
+    "entry", ["stateStoreInfo", "numColsPrefixKey", "numPartitions", "timeMode", "outputMode", "stateVariables"]
+)
 def test_the_error_names_a_description_of_an_operator_that_lost_an_entry(entry: str, tmp_path: Path) -> None:
     state_file(tmp_path, b"", b"")
     file = tmp_path / "spark/state/0/_metadata/v2/0"
@@ -130,6 +132,13 @@ def test_a_change_log_that_ends_early_is_damage(tmp_path: Path) -> None:
     found = explain(STATE.format(cause), tmp_path)
     assert type(found) is CorruptState
     assert "restore the app from savepoint nightly" in str(found)
+
+
+def test_a_change_log_in_which_spark_reads_beyond_the_end_is_damage(tmp_path: Path) -> None:
+    state_file(tmp_path, b"cut", b"whole")
+    found = explain(JOB + "java.io.EOFException: reached the end", tmp_path)
+    assert type(found) is CorruptState
+    assert "state/0/0/1_id.changelog does not match its checksum" in str(found)
 
 
 @pytest.mark.parametrize("name", ["_metadata/v2/0", SCHEMA])

@@ -118,6 +118,7 @@ def once(cuts: Sequence[Sequence[Row]]) -> tuple[list[pl.DataFrame], EventsOnce]
     return kept, used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "shards"), [(1, 1), (2, 3)])
 def test_each_step_sees_each_event_once_in_the_order_of_its_partition(seed: int, shards: int) -> None:
     cuts = deliveries(seed)
@@ -137,6 +138,7 @@ def test_each_step_sees_each_event_once_in_the_order_of_its_partition(seed: int,
     assert found.counters["deduplication.orders.other_content"] == used.other
 
 
+@pytest.mark.slow
 def test_without_the_line_the_copies_count() -> None:
     cuts = [event_rows(cut) for cut in deliveries(1)]
     assert len(lines(run(shop(None), cuts, 2), "all")) > len(lines(run(shop("5s"), cuts, 2), "all"))

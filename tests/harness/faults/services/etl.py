@@ -1,6 +1,7 @@
-"""The etl service with the retail lines in two inputs: sales to PostgreSQL and to Delta, returns to Kafka.
+"""The etl service with the retail lines in two inputs: sales to each kind of table and to a webhook, returns to Kafka.
 
-Among the lines are records of 20 MB, which Kafka takes and no decoder does.
+Each seventh answer of the webhook is lost, so that its requests come again. Among the lines are records of 20 MB, which
+Kafka takes and no decoder does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import polars as pl
 
 from headgate.local.servers.postgres import EmbeddedPostgres
 from rulecore.language import ListType
@@ -25,10 +28,13 @@ from tests.harness.apps import retail_etl
 from tests.harness.apps.retail_etl import MODEL
 from tests.harness.faults.services.servers import Postgres
 from tests.harness.faults.services.trial import LINES, Input, ServicePlan, ServiceScene
-from tests.harness.oracles import delta_log
+from tests.harness.oracles import delta_log, iceberg_files
+from tests.harness.oracles.parquet_notes import counted_files
 from tests.harness.oracles.retail_etl_sql import RATES, Expected
+from tests.harness.servers.webhook_receiver import WebhookReceiver
 
 TOPICS = ("retail", "retail_text")
+ICEBERG_TABLE = "shop.sales"
 LARGE_BYTES = 20_000_000
 _CREATE = """create table sales (
     id text not null, invoice text not null, stock text not null, description text, quantity bigint not null,
@@ -40,10 +46,12 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class EtlOutput:
-    """``delta``: the table's folder. Neither table has a key: what is written twice is there twice."""
+    """``lake``: a folder with the Delta table, the Iceberg catalogue and the Parquet files. No table has a key: what is
+    written twice is there twice."""
 
     database: Postgres
-    delta: Path
+    lake: Path
+    receiver: WebhookReceiver
 
     def read_postgres(self) -> Counter[Row]:
         """Return the rows of the PostgreSQL table."""
@@ -52,14 +60,38 @@ class EtlOutput:
 
     def read_delta(self) -> Counter[Row]:
         """Return the rows of the Delta table."""
-        return Counter(_format_row(row[name] for name in MODEL) for row in delta_log.rows(self.delta))
+        return Counter(_format_row(row[name] for name in MODEL) for row in delta_log.rows(self.lake / "delta"))
+
+    def read_iceberg(self) -> Counter[Row]:
+        """Return the rows of the Iceberg table."""
+        return _count_rows([str(file) for file in iceberg_files.live_files(self.lake, ICEBERG_TABLE)])
+
+    def read_parquet(self) -> Counter[Row]:
+        """Return the rows of the Parquet files that count."""
+        return _count_rows(counted_files(self.lake / "files"))
+
+    def read_webhook(self) -> Counter[Row]:
+        """Return the rows that a receiver has that keeps the ids of requests."""
+        rows = (row for rows in self.receiver.rows_by_message().values() for row in rows)
+        return Counter(tuple(row[name] for name in MODEL) for row in rows)
+
+    def read_all(self) -> Mapping[str, Counter[Row]]:
+        """Return the sales in each system."""
+        return {
+            "PostgreSQL": self.read_postgres(),
+            "Delta": self.read_delta(),
+            "Iceberg": self.read_iceberg(),
+            "Parquet": self.read_parquet(),
+            "webhook": self.read_webhook(),
+        }
 
     def check(self, scene: ServiceScene) -> None:
         """Compare the tables, the topic and the dead letters with DuckDB."""
         expected = Expected(LINES)
         sales, returns = expected.lane(sales=True), expected.lane(sales=False)
-        check_same(self.read_postgres(), sales)
-        check_same(self.read_delta(), sales)
+        for system, found in self.read_all().items():
+            check_same(found, sales, system)
+        assert len(self.receiver.rows_by_message()) < len(self.receiver.requests), "answers were lost"
         check_same(Counter(_values(r.value) for r in scene.read("returns")), returns)
         sent = SentRecords.from_input(scene.plan.records)
         letters = [sent.check_letter(scene.app.name, dict(r.headers), r.value) for r in scene.read("deadletters")]
@@ -109,22 +141,31 @@ def _large(value: bytes | None) -> bool:
     return value is not None and len(value) >= LARGE_BYTES
 
 
-def check_same(found: Counter[Row], expected: Iterable[Row]) -> None:
+def _count_rows(files: Sequence[str]) -> Counter[Row]:
+    frame = pl.read_parquet([*files], hive_partitioning=True).select(*MODEL)
+    return Counter(map(_format_row, frame.iter_rows()))
+
+
+def check_same(found: Counter[Row], expected: Iterable[Row], system: str = "") -> None:
     """Check that both hold the same rows, each as often; the message shows some of the difference."""
     expected_rows = Counter(expected)
     missing, extra = expected_rows - found, found - expected_rows
     assert not (missing | extra), (
-        f"missing {missing.total()}: {[*missing][:3]}, too many {extra.total()}: {[*extra][:3]}"
+        f"{system}: missing {missing.total()}: {[*missing][:3]}, too many {extra.total()}: {[*extra][:3]}"
     )
 
 
-def plan_etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres) -> tuple[ServicePlan, EtlOutput]:
+def plan_etl(
+    folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres, receiver: WebhookReceiver
+) -> tuple[ServicePlan, EtlOutput]:
     """Start the server, publish the list, and return the plan of the service."""
     database = Postgres(server)
     server.start()
     with database.connect() as connection:
         connection.execute(_CREATE)
-    output = EtlOutput(database, folder / "delta")
+    receiver.answer = lambda _: None if len(receiver.requests) % 7 == 0 else 204
+    output = EtlOutput(database, folder / "lake", receiver)
+    output.lake.mkdir()
     settings = _settings(output, name)
     ensure_topics(
         kafka, topics_of_service(retail_etl.settings(app=name, **settings), ("returns", "deadletters", "status"))
@@ -142,15 +183,28 @@ _SETTINGS = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")
 def _settings(output: EtlOutput, name: str) -> dict[str, object]:
     document = retail_etl.settings().model_dump(mode="json")
     inputs = [one | {"topic": f"{name}.{one['topic']}"} for one in document["inputs"]]
-    tables = {"sales-lake": {"uri": str(output.delta), "partition_by": ["currency"], "compact_every": 5}}
+    by = {"partition_by": ["currency"]}
+    lake = output.lake
+    catalog = {"type": "sql", "uri": f"sqlite:///{lake}/catalog.db", "warehouse": f"file://{lake}/warehouse"}
     postgres = output.database.login | {"tables": {"sales": {"table": "public.sales"}}}
     sales = {"when": "quantity > 0"}
     routes = [
         {"name": "sales", "to": "postgres", **sales},
-        {"name": "sales-lake", "to": "delta", **sales},
+        {"name": "sales-delta", "to": "delta", **sales},
+        {"name": "sales-iceberg", "to": "iceberg", **sales},
+        {"name": "sales-files", "to": "parquet", **sales},
+        {"name": "sales-hook", "to": "webhook", **sales},
         {"name": "returns", "when": "quantity <= 0", "key": ["invoice"]},
     ]
-    return {"inputs": inputs, "routes": routes, "delta": {"tables": tables}, "postgres": postgres}
+    return {
+        "inputs": inputs,
+        "routes": routes,
+        "delta": {"tables": {"sales-delta": {"uri": str(lake / "delta"), "compact_every": 5, **by}}},
+        "iceberg": {"catalog": {"options": catalog}, "tables": {"sales-iceberg": {"table": ICEBERG_TABLE, **by}}},
+        "parquet": {"tables": {"sales-files": {"uri": str(lake / "files"), **by}}},
+        "webhook": {"endpoints": {"sales-hook": {"url": output.receiver.url}}},
+        "postgres": postgres,
+    }
 
 
 def _records() -> list[Input]:

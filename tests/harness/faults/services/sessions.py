@@ -1,10 +1,13 @@
-"""The sessions service with the retail lines, out of order and some days late: to Kafka and to PostgreSQL."""
+"""The sessions service with the retail lines, out of order and some days late: to Kafka, PostgreSQL and lakes."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
 
 from headgate.local.servers.postgres import EmbeddedPostgres
 from headgate.records.file_rows import read_rows
@@ -14,11 +17,15 @@ from streamcore.sinks.postgres.lane_table import lane_tables
 from tests.harness.apps.sessions_app import retail_settings
 from tests.harness.faults.services.servers import Postgres
 from tests.harness.faults.services.trial import LATE_DAYS, LINES, ROOT, Input, ServicePlan, ServiceScene, with_garbage
+from tests.harness.oracles import iceberg_files
+from tests.harness.oracles.parquet_notes import counted_files
 from tests.harness.oracles.retail_windows import DAY_MS, Oracle
 
 _GAP_MS = 1_800_000
 #: Who comes last, so late that everybody's sessions are final.
 _TICK = 99_999_999
+#: In Iceberg.
+_TABLE = "shop.sessions"
 _SELECT = """
 select user_id, (extract(epoch from started_at) * 1000)::bigint, (extract(epoch from ended_at) * 1000)::bigint,
        events, (revenue * 1000)::bigint, is_final, session_id, revision, is_deleted
@@ -37,9 +44,10 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class SessionsOutput:
-    """``oracle``: of the lines as they arrive."""
+    """``oracle``: of the lines as they arrive. ``lake``: a folder with an Iceberg catalogue and Parquet files."""
 
     database: Postgres
+    lake: Path
     oracle: Oracle
 
     def check(self, scene: ServiceScene) -> None:
@@ -52,6 +60,10 @@ class SessionsOutput:
         assert all(row[5] for row in there), "all are final"
         counts = self.record_counts(scene)
         assert counts.total() == len(counts), "no revision is there twice"
+        files = [str(file) for file in iceberg_files.live_files(self.lake, _TABLE)]
+        for system, found_files in (("Iceberg", files), ("Parquet", counted_files(self.lake / "files"))):
+            revisions = pl.read_parquet(found_files, columns=["session_id", "revision"])
+            assert Counter(revisions.iter_rows()) == counts, f"{system} has the revisions of the topic"
         newest: dict[str, int] = {}
         for session, revision in counts:
             newest[session] = max(newest.get(session, 0), revision)
@@ -65,11 +77,14 @@ class SessionsOutput:
         return Counter((body["session_id"], body["revision"]) for body in bodies)
 
 
-def plan_sessions(name: str, server: EmbeddedPostgres) -> ServicePlan:
+def plan_sessions(folder: Path, name: str, server: EmbeddedPostgres) -> ServicePlan:
     """Start the server, create the tables, and return the plan of the service."""
     database = Postgres(server)
     server.start()
-    output = SessionsOutput(database, Oracle(LINES, LATE_DAYS * DAY_MS))
+    lake = folder / "lake"
+    lake.mkdir()
+    output = SessionsOutput(database, lake, Oracle(LINES, LATE_DAYS * DAY_MS))
+    catalog = {"type": "sql", "uri": f"sqlite:///{lake}/catalog.db", "warehouse": f"file://{lake}/warehouse"}
     document = retail_settings().model_dump(mode="json", include={*_SETTINGS})
     table = {"table": "sessions.session", "key": ["session_id"], "version": "revision"}
     settings = document | {
@@ -78,6 +93,8 @@ def plan_sessions(name: str, server: EmbeddedPostgres) -> ServicePlan:
         "early_ms": 1_500,
         "dashboard_metrics": None,
         "postgres": database.login | {"tables": {"sessions_table": table}},
+        "iceberg": {"catalog": {"options": catalog}, "tables": {"sessions_table": {"table": _TABLE}}},
+        "parquet": {"tables": {"sessions_table": {"uri": str(lake / "files")}}},
     }
     with database.connect() as connection:
         connection.execute("create schema sessions")

@@ -104,7 +104,8 @@ class SequenceGroup:
         }
         automata = {number: sequence.automaton for number, sequence in self._sequences.items()}
         timed_out = frozenset(number for number, one in self._sequences.items() if one.emits_timed_out)
-        removed = ids.keep_families({n: automaton for n, automaton in automata.items() if n not in timed_out})
+        seen = {n: required_sequence(one.all_rules[0]).seen for n, one in self._sequences.items()}
+        removed = ids.keep_families({n: automaton for n, automaton in automata.items() if n not in timed_out}, seen)
         ids.write(memory, str(self.group))
         self._values = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.values}))
         values = {name: self._dtypes[name] for name in self._values}
@@ -260,12 +261,16 @@ class SequenceGroup:
             for rule in self._rules
         }
         events = self.buffer.state_sizes({"": set(numbers.values()), **conditions})
-        patterns, key_slots, lengths = self.store.lengths()
-        total, sizes = size_by_group(patterns, PARTIAL_BYTES + lengths * NODE_BYTES, self.store.keys, key_slots)
+        keys, (patterns, key_slots, lengths, members) = self.store.keys, self.store.lengths()
+        entry_bytes = PARTIAL_BYTES + lengths * NODE_BYTES
+        total, sizes = size_by_group(patterns, entry_bytes, keys, key_slots)
         partials = dict(sizes)
         for number, family in self.engine.tables.families.items():
-            for member in family.members if number in partials else ():
-                partials[member] = partials.get(member, StateSize()) + partials[number]
+            own = np.flatnonzero(patterns == number)
+            for index, member in enumerate(family.members if len(own) else ()):
+                its = own[members[own] >> index & 1 > 0]
+                size, _ = size_by_group(patterns[its], entry_bytes[its], keys, key_slots[its])
+                partials[member] = partials.get(member, StateSize()) + size
         by_rule = {
             name: events[name] + partials.get(sequence, StateSize())
             for name, sequence in self._sequence_numbers.items()

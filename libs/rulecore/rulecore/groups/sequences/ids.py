@@ -7,7 +7,7 @@ sequence. This holds even if the group was deleted and created again, while the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,10 +68,13 @@ class SequenceIds:
         self.conditions = self._assign_numbers(self.conditions, conditions)
         self.since_ms = {f: self.since_ms.get(f, now_ms) for f in wanted}
 
-    def keep_families(self, automata: Mapping[int, Automaton]) -> Mapping[int, Family]:
-        """Assign numbers to the families of these sequences, by number; return the removed families."""
+    def keep_families(self, automata: Mapping[int, Automaton], seen: Mapping[int, Hashable]) -> Mapping[int, Family]:
+        """Assign numbers to the families of these sequences, by number; return the removed families.
+
+        ``seen``: see ``build_families``.
+        """
         known, self.families = self.families, {}
-        for family in build_families(automata, [family.members for family in known.values()]):
+        for family in build_families(automata, [family.members for family in known.values()], seen):
             same = [n for n, old in known.items() if (old.members, old.states) == (family.members, family.states)]
             number = same[0] if same else self.next
             self.next += not same

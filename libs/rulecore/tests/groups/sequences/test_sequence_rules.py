@@ -308,12 +308,38 @@ def test_buffered_events_that_no_rule_needs_any_more_are_dropped() -> None:
 
 def test_rules_of_one_structure_share_their_state() -> None:
     rules = [rule(FAILED, BOUGHT, id=name) for name in ("one", "two")]
-    other = rule({**FAILED, "step": "renamed"}, BOUGHT, id="three", where="amount >= 0")
+    other = rule({**FAILED, "step": "renamed", "times": 3}, BOUGHT, id="three", where="amount >= 0")
     run = GroupRun(SCHEMA, [*rules, other])
     run.cut(events("1a"), T0 + 2 * MINUTE)
     assert run.last.group.state_size().entries == 2
-    fired = run.cut(events("3a 4b"), END)
+    fired = run.cut(events("3a 4a 5b"), END)
     assert sorted(f.rule.rule.id for f in fired) == ["one", "three", "two"]
+
+
+def test_rules_that_differ_in_conditions_share_a_partial_match_until_an_event_divides_it() -> None:
+    kinds = {"one": "kind = 'a'", "two": "kind in ('a', 'c')", "three": "kind in ('a', 'd')"}
+    run = GroupRun(SCHEMA, [rule({**FAILED, "where": where}, BOUGHT, id=name) for name, where in kinds.items()])
+    group = run.last.group
+    run.cut(events("1a"), T0 + 2 * MINUTE)
+    assert group.state_size().entries == 1
+    of_each = {name.split("@")[0]: size for name, size in group.state_use(0).by_rule.items()}
+    assert {size.entries for size in of_each.values()} == {1}
+    run.cut(events("3c"), T0 + 4 * MINUTE)  # the second of rule two, the first of another match of it
+    assert group.state_size().entries == 3
+    by_rule = {name.split("@")[0]: size.entries for name, size in group.state_use(0).by_rule.items()}
+    assert by_rule == {"one": 1, "two": 2, "three": 1}
+    assert [f.rule.rule.id for f in run.cut(events("5b"), T0 + 6 * MINUTE)] == ["two"]
+    assert sorted(f.rule.rule.id for f in run.cut(events("6a 7b"), END)) == ["one", "three"]
+
+
+def test_rules_that_see_other_events_between_their_steps_share_no_partial_match() -> None:
+    """What ends a partial match of one rule must not end that of another, which does not see the event."""
+    directly: Item = {"next": "bought", "where": "kind = 'b'"}
+    every = rule({**BEGUN, "where": "kind = 'a' and amount > 1"}, directly, id="every")
+    large = rule(BEGUN, directly, id="large", where="amount > 1")
+    acts = enumerate([("a", 500), ("c", 0), ("b", 500)])
+    rows = [(T0 + n * MINUTE, 0, n, {"user": "u", "kind": kind, "amount": cents}) for n, (kind, cents) in acts]
+    assert [f.rule.rule.id for f in GroupRun(SCHEMA, [every, large]).cut(rows, END)] == ["large"]
 
 
 def test_a_paused_rule_keeps_matching_without_alerts() -> None:

@@ -1,4 +1,4 @@
-"""Reads what surrounds the datum of a container file from many records together, with numpy.
+"""Reads the frame of the datum of a container file from many records together, with numpy.
 
 Each method reads one item of every row and advances the row's position. A row whose bytes do not fit is no longer
 ``ok``; its position stays within its record, and the reference finds the reason. Knows no schema.

@@ -24,6 +24,10 @@ _DICTIONARY_BYTES = (0, 1, 2, 4)
 _RLE = 1
 
 
+#: What some writers, fastavro among them, leave of the checksum of zlib behind deflate data.
+_CHECKSUM_BYTES = 4
+
+
 def unpack(codec: str, block: bytes, max_bytes: int) -> bytes:
     """Return the content of a block; ``RecordError`` if the codec is unknown, or the block invalid or too large."""
     unpacker = _CODECS.get(codec)
@@ -44,7 +48,7 @@ def _unpack_deflate(block: bytes, max_bytes: int) -> bytes:
         raise _invalid("the block is no deflate data") from None
     if not unpacker.eof and len(content) <= max_bytes:
         raise _invalid("the block's deflate data is cut off")
-    if unpacker.unused_data:
+    if len(unpacker.unused_data) > _CHECKSUM_BYTES:
         raise _invalid("the block has bytes after its deflate data")
     return content
 

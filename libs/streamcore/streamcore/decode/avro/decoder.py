@@ -97,7 +97,7 @@ class AvroDecoder:
         self._known = self._known[-_MAX_KNOWN:]
         self._walks = {p: walk for p, walk in self._walks.items() if any(known.prefix == p for known in self._known)}
         left = rows_without(rows, parts[decoded:])
-        return decode_by_reference(self._schema, records, left, self._decode_one, parts)
+        return decode_by_reference(self._schema, records, left, self._decode_one, parts, self._limits)
 
     def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
         return decode_avro(

@@ -125,7 +125,7 @@ class ContainerFraming:
         if not record.startswith(CONTAINER_MAGIC):
             raise RecordError(RejectCode.NOT_AVRO, "the record does not begin with Obj and 1, as a container file does")
         cursor = Cursor(record, len(CONTAINER_MAGIC))
-        meta = _read_metadata(cursor)
+        meta = read_metadata(cursor)
         kind = self._matched_type(meta.get(b"avro.schema", b""))
         sync = cursor.read_bytes(SYNC_BYTES)
         prefix = record[: cursor.position - SYNC_BYTES]
@@ -173,7 +173,7 @@ class ContainerFraming:
         return kind
 
 
-def _read_metadata(cursor: Cursor) -> dict[bytes, bytes]:
+def read_metadata(cursor: Cursor) -> dict[bytes, bytes]:
     """Read the file's metadata, a map of bytes. An entry has at least one byte, so memory is bounded by the record."""
     meta: dict[bytes, bytes] = {}
     while count := cursor.read_long():

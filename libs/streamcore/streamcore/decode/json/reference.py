@@ -47,7 +47,7 @@ class JsonReference:
         def decode_behind(record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
             return self._decode_one(None if record is None else record[prefix_bytes:], clock_ms)
 
-        return decode_by_reference(self.schema, records, rows, decode_behind, parts)
+        return decode_by_reference(self.schema, records, rows, decode_behind, parts, self.limits)
 
     def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Physical, ...] | RejectedRecord:
         return decode_one(

@@ -85,7 +85,7 @@ class ProtobufDecoder:
                 add_part(parts, head_rows, walked.sure, walked.columns)
             waiting = waiting[~matched]
         left = rows_without(rows, parts[decoded:])
-        return decode_by_reference(self._stream, records, left, self.decode_one, parts)
+        return decode_by_reference(self._stream, records, left, self.decode_one, parts, self._limits)
 
     def _head(self, record: bytes) -> _Head:
         """Return the head of a record; if its message type cannot be walked, one without a walk."""

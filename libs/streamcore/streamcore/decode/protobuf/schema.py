@@ -272,14 +272,14 @@ class _Parser:
         self.types[kind.name] = kind
 
     def skip_statement(self) -> list[str]:
-        """Skip up to the semicolon, and return what was skipped; values of options may have braces."""
+        """Skip up to the semicolon, and return the skipped text; values of options may have braces."""
         begin, depth = self.at, 0
         while (word := self.take()) != ";" or depth:
             depth += (word == "{") - (word == "}")
         return self.tokens[begin : self.at]
 
     def skip_options(self) -> list[str]:
-        """Skip what is in brackets, and return it."""
+        """Skip the text in brackets, and return it."""
         begin, depth = self.at, 0
         while True:
             word = self.take()

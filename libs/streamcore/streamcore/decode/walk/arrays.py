@@ -1,4 +1,4 @@
-"""Makes Arrow arrays of what walks have found: values, structs, and lists with their elements."""
+"""Makes Arrow arrays of the results of walks: values, structs, and lists with their elements."""
 
 from __future__ import annotations
 

@@ -57,18 +57,26 @@ class ValuesLeft:
     """How many values the arrays and maps of the records of a batch may still have (``scalar.value_counts``).
 
     ``of_record``: of each record; less than 0 if it has too many. ``records``: the record of each value that is read.
+    ``limits``: of each record and of all.
     """
 
     of_record: Int64s
     records: Int64s
+    limits: DecodeLimits
 
     def select(self, rows: Int64s) -> ValuesLeft:
         """Return this for some of the values that are read."""
-        return ValuesLeft(self.of_record, self.records[rows])
+        return ValuesLeft(self.of_record, self.records[rows], self.limits)
 
     def take(self, counts: Int64s) -> Bools:
-        """Count values of the record of each value; return of which ones it may have them."""
+        """Count values of the record of each value; return of which ones it may have them.
+
+        Raises ``TooManyBatchValues`` before there are columns of them.
+        """
         np.subtract.at(self.of_record, self.records, counts)
+        if self.limits.max_batch_values is not None:
+            taken = self.limits.max_record_values - self.of_record
+            self.limits.check_batch(int(taken[self.of_record >= 0].sum()), len(self.of_record))
         return self.of_record[self.records] >= 0
 
 
@@ -143,7 +151,7 @@ class FieldWalk:
             if one.type.kind is Kind.TIMESTAMP:
                 sure &= to_utc(self._zone, values[number], found[number], sure)
         if self._nested and left is None:
-            left = ValuesLeft(np.full(count, self._limits.max_record_values), np.arange(count))
+            left = ValuesLeft(np.full(count, self._limits.max_record_values), np.arange(count), self._limits)
         for number, reader in self._nested.items():
             assert left is not None
             walked.read_nested(number, reader, left)

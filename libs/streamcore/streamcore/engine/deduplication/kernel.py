@@ -18,7 +18,7 @@ from streamcore.engine.deduplication.stream import DeduplicatedStream, WriteLate
 from streamcore.engine.ingest import KeyRouter
 from streamcore.errors import CorruptState
 from streamcore.hashing import UInt64Array, hash_columns
-from streamcore.kernel import DEDUPLICATION, Cut, KernelOutput, StatelessStage, StreamKey
+from streamcore.kernel import DEDUPLICATION, FLOOR_AHEAD, Cut, KernelOutput, StatelessStage, StreamKey
 from streamcore.keyed.runtime_context import close
 from streamcore.operators.base import CutTime
 from streamcore.operators.deduplication.events import EventDeduplication, identify_events, take_out
@@ -159,7 +159,9 @@ class IdKernel(_StageKernel):
         elif self.cold is not None:
             self._recall(stream, table.column(HASH).to_numpy(), time)
         verdicts = events.decide_ids(table, time)
-        return [KernelOutput(rows={stream.verdicts: verdicts}, counters=_counters(stream, events))]
+        is_ahead = events.operator.is_ahead(time.next_watermark_ms)
+        counters = {**_counters(stream, events), _count_name(stream, FLOOR_AHEAD): int(is_ahead)}
+        return [KernelOutput(rows={stream.verdicts: verdicts}, counters=counters)]
 
 
 class DeduplicationKernel(_StageKernel):
@@ -205,7 +207,11 @@ def _time(stream: DeduplicatedStream, cut: Cut) -> CutTime:
 
 def _counters(stream: DeduplicatedStream, events: EventDeduplication) -> Mapping[str, int]:
     counts = {**events.operator.metrics(), "bytes": events.operator.memory_bytes}
-    return {f"{DEDUPLICATION}.{stream.schema.name}.{name}": count for name, count in counts.items()}
+    return {_count_name(stream, name): count for name, count in counts.items()}
+
+
+def _count_name(stream: DeduplicatedStream, name: str) -> str:
+    return f"{DEDUPLICATION}.{stream.schema.name}.{name}"
 
 
 def _merge_rows(

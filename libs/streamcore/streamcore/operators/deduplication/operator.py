@@ -201,6 +201,10 @@ class Deduplicate:
         """The bytes of the ids in memory."""
         return self._seen.memory_bytes
 
+    def is_ahead(self, watermark_ms: int) -> bool:
+        """Return whether rows that are not behind this watermark are late, because their ids were forgotten."""
+        return self._floor_ms > watermark_ms
+
     # --- deciding -----------------------------------------------------------------------------------------------
 
     def _first_remembered_ms(self, watermark_ms: int) -> int:

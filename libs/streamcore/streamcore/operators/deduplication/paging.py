@@ -7,7 +7,6 @@ from typing import Any
 
 from streamcore.hashing import UInt64Array
 from streamcore.operators.deduplication.seen_ids import SeenIds
-from streamcore.schema import EVENT_MS
 from streamcore.state.cold.paged_state import ColdTimes, Frames
 
 _SEEN = "seen"
@@ -43,9 +42,7 @@ class PagedIds:
         self._seen.load(frames[_SEEN])
 
     def times(self, frames: Frames) -> ColdTimes:
-        newest = frames[_SEEN][EVENT_MS].max()
-        assert isinstance(newest, int), "the frames have rows"
-        return ColdTimes(newest_ms=newest)
+        return ColdTimes(newest_ms=self._seen.newest_ms(frames[_SEEN]))
 
     def is_expired(self, newest_ms: int) -> bool:
         return self._seen.is_expired(newest_ms)

@@ -95,6 +95,7 @@ class SeenIds:
         self.cold_slices: dict[int, int] = {}  # live entries that are cold
         self._first_slice = -(2**62)
         self._entries, self._count, self._written = self._none, 0, 0
+        self._outside = 0  # the first entries, which are in no run of the log
         self._index = np.empty(0, np.int32)
         self._rebuild(self._none)
 
@@ -170,13 +171,40 @@ class SeenIds:
         return self._frame(new.where(self._is_live(new)))
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        entries = self._current_entries()
-        entries = entries.take(rows_in_bucket(entries.hashes, bucket, buckets))
-        return self._frame(entries.where(self._is_live(entries)))
+        return self._rows_of(self._current_entries(), bucket, buckets)
 
     def load(self, rows: pl.DataFrame) -> None:
+        is_outside = self._outside == self._count
+        self.load_run(rows)
+        if is_outside:
+            self._outside = self._count
+
+    # --- RunTable -----------------------------------------------------------------------------------------------
+
+    def load_run(self, rows: pl.DataFrame) -> None:
         self.add(self._ids(rows))
         self._written = self._count
+
+    def rows_outside_runs(self, bucket: int, buckets: int) -> pl.DataFrame:
+        return self._rows_of(self._entries.take(slice(0, self._outside)), bucket, buckets)
+
+    def leave_runs(self) -> None:
+        self._outside = self._count
+
+    def newest_ms(self, rows: pl.DataFrame) -> int:
+        newest = rows[EVENT_MS].max()
+        assert isinstance(newest, int), "there are rows"
+        return newest
+
+    def is_expired(self, newest_ms: int) -> bool:
+        return newest_ms < self._first_slice * self.slice_ms
+
+    def live(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.filter(pl.Series(self._is_live(self._ids(rows))))
+
+    def _rows_of(self, entries: IdHashes, bucket: int, buckets: int) -> pl.DataFrame:
+        entries = entries.take(rows_in_bucket(entries.hashes, bucket, buckets))
+        return self._frame(entries.where(self._is_live(entries)))
 
     # --- paging -------------------------------------------------------------------------------------------------
 
@@ -202,21 +230,13 @@ class SeenIds:
         kept = kept.where(self._is_live(kept))
         _count_slices(self._slices, kept, self.slice_ms, 1)
         self._rebuild(kept)
-        self._written = self._count
+        self._written = self._outside = self._count
         return self._frame(taken)
 
     def count_cold(self, rows: pl.DataFrame, sign: int) -> None:
         """Count these rows as cold (``sign`` 1), or as not cold any more (-1)."""
         ids = self._ids(rows)
         _count_slices(self.cold_slices, ids.where(self._is_live(ids)), self.slice_ms, sign)
-
-    def live(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows that may still have an effect."""
-        return rows.filter(pl.Series(self._is_live(self._ids(rows))))
-
-    def is_expired(self, newest_ms: int) -> bool:
-        """Return whether rows up to this event time have no effect any more."""
-        return newest_ms < self._first_slice * self.slice_ms
 
     def _ids(self, rows: pl.DataFrame) -> IdHashes:
         contents = None if self._content is None else rows[self._content].to_numpy()
@@ -250,6 +270,7 @@ class SeenIds:
         """Free the memory of expired ids, and rebuild the index."""
         is_live = self._is_live(self._current_entries())
         self._written = int(np.count_nonzero(is_live[: self._written]))
+        self._outside = int(np.count_nonzero(is_live[: self._outside]))
         self._rebuild(self._current_entries().where(is_live))
 
     # --- index --------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
-from streamcore.limits import MAX_EVENT_IDS, MAX_RECORD_VALUES, Limits, StateSettings
+from streamcore.limits import MAX_BATCH_VALUES, MAX_EVENT_IDS, MAX_RECORD_VALUES, Limits, StateSettings
 from streamcore.lineage import LineageSettings
 from streamcore.offsets import PLACE_PATTERN
 from streamcore.schema_registry.settings import RegistrySettings
@@ -193,6 +193,14 @@ class ServiceSettings(Document):
             "a struct also counts as each of its declared members, and an entry of a map as key and value."
         ),
     ] = MAX_RECORD_VALUES
+    max_batch_values: Annotated[
+        Positive,
+        Field(
+            description="Most values in the arrays and maps of the records that a task decodes and holds at once, "
+            "counted likewise; records with more together are decoded and packed in parts (`divided_batches` in "
+            "`headgate_counters`). A value takes about 35 bytes."
+        ),
+    ] = MAX_BATCH_VALUES
     events_per_cut: Annotated[
         Positive,
         Field(description="Largest number of events in a batch."),
@@ -301,6 +309,7 @@ class ServiceSettings(Document):
             control_records_per_cut=self.control_records_per_cut,
             max_event_ids=self.max_event_ids,
             max_record_values=self.max_record_values,
+            max_batch_values=self.max_batch_values,
             min_event_ms=_epoch_ms(self.min_event_time),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -56,6 +56,23 @@ def sink_lanes(settings: SinkSettings) -> tuple[str, Collection[str]]:
             return "endpoints", settings.endpoints
         case _:
             return "tables", settings.tables
+
+
+def named_lanes(document: SinkDocuments) -> Iterator[tuple[str, str]]:
+    """Yield each lane that a sink of the document takes, with the path of its entry, such as ``delta.tables.sales``."""
+    for name, sink in document.sinks.items():
+        entry, lanes = sink_lanes(sink)
+        for lane in lanes:
+            yield f"{name}.{entry}.{lane}", lane
+
+
+def sink_factories(document: SinkDocuments, columns: Mapping[str, pa.Schema]) -> list[SinkFactory]:
+    """Return the factory of each sink of the document. ``columns``: as of ``sink_factory``, of all lanes of the app;
+    a sink that names another lane raises ``ConfigError`` when it is made."""
+    return [
+        sink_factory(sink, {lane: columns[lane] for lane in sink_lanes(sink)[1] if lane in columns})
+        for sink in document.sinks.values()
+    ]
 
 
 def sink_factory(settings: SinkSettings, columns: Mapping[str, pa.Schema]) -> SinkFactory:

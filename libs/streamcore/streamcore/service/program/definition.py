@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamcore.service.definition import AppFactory, ServiceDefinition
-from streamcore.service.program.reference import load_program
+from streamcore.service.program.reference import load_program, takes_documents
 from streamcore.service.program.settings import ProgramSettings
+from streamcore.wire.lanes import STATUS
 
 if TYPE_CHECKING:
     from streamcore.topology.topology import Topology
@@ -28,7 +29,8 @@ def program_service(reference: str) -> ServiceDefinition[ProgramSettings]:
         return ProgramApp(program)
 
     def lanes(settings: ProgramSettings) -> tuple[str, ...]:
-        return program.topology(settings).lanes
+        topology = program.topology(settings)
+        return (*topology.lanes, STATUS) if takes_documents(program, topology) else topology.lanes
 
     defaults = {} if program.app_name is None else {"app": program.app_name}
     return ServiceDefinition("headgate-program", program.settings, factory, lanes, defaults)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError, StreamError
 from streamcore.service.program.settings import ProgramSettings
+from streamcore.wire.lanes import STATUS
 
 if TYPE_CHECKING:
     from streamcore.topology.topology import Topology
@@ -33,18 +34,26 @@ _PYTHONPATH = "PYTHONPATH"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A loaded program. ``settings``: the model of its settings. ``make``: returns its topology."""
+    """A loaded program. ``settings``: the model of its settings. ``make``: returns its topology; if it can be pickled
+    (``is_function``), it makes others of streams whose documents are published while the program runs."""
 
     reference: str
     settings: type[ProgramSettings]
     make: Callable[[ProgramSettings], Topology]
     app_name: str | None
+    is_function: bool = False
 
     def topology(self, settings: ProgramSettings) -> Topology:
         """Return the topology for these settings. ``ConfigError`` if the program cannot make it."""
         with _user_code(self.reference):
             made = self.make(settings)
         return _check_topology(self.reference, made)
+
+
+def takes_documents(program: Program, topology: Topology) -> bool:
+    """Return whether the app of a program takes documents of its streams while it runs, and answers on the lane of
+    statuses: not if a lane of its own has that name."""
+    return program.is_function and STATUS not in topology.lanes
 
 
 def load_program(reference: str) -> Program:
@@ -73,7 +82,8 @@ def _from_function(reference: str, function: Callable[..., Topology]) -> Program
     if not parameters:
         with _user_code(reference):
             made = function()
-        return Program(reference, ProgramSettings, lambda _: function(), _check_topology(reference, made).name)
+        name = _check_topology(reference, made).name
+        return Program(reference, ProgramSettings, _WithoutSettings(function), name, is_function=True)
     with _user_code(reference):
         model = typing.get_type_hints(function).get(parameters[0].name)
     if len(parameters) > 1 or not (isinstance(model, type) and issubclass(model, ProgramSettings)):
@@ -81,7 +91,17 @@ def _from_function(reference: str, function: Callable[..., Topology]) -> Program
             f"program {reference}: the function takes ({', '.join(map(str, parameters))}); write a function without "
             "arguments, or with one that is annotated with a subclass of ProgramSettings"
         )
-    return Program(reference, model, function, None)
+    return Program(reference, model, function, None, is_function=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithoutSettings:
+    """A function of a program that takes no settings."""
+
+    function: Callable[[], Topology]
+
+    def __call__(self, _: ProgramSettings) -> Topology:
+        return self.function()
 
 
 def _check_topology(reference: str, made: object) -> Topology:

@@ -26,6 +26,7 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError, SchemaMismatchE
 from streamcore.errors import ConfigError, Retryable
 from streamcore.sinks.delta.schema import without_bounds
 from streamcore.sinks.delta.settings import DeltaTableSpec
+from streamcore.sinks.lake.columns import DICTIONARY_BYTES
 
 #: No hooks after a commit: checkpoints and the cleaning of the log belong to maintenance, never to a cut.
 NOTHING_AFTER = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -152,9 +153,13 @@ class OpenTable:
 
 
 def _writer_properties(columns: pa.Schema) -> WriterProperties:
-    """Return properties that switch off the statistics of columns whose bounds would be wrong."""
+    """Return how files are written, without statistics of columns whose bounds would be wrong."""
     off = ColumnProperties(statistics_enabled="NONE")
-    return WriterProperties(column_properties=dict.fromkeys(without_bounds(columns), off))
+    return WriterProperties(
+        compression="ZSTD",
+        dictionary_page_size_limit=DICTIONARY_BYTES,
+        column_properties=dict.fromkeys(without_bounds(columns), off),
+    )
 
 
 def _properties(marks: Mapping[str, int]) -> CommitProperties:

@@ -25,12 +25,14 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Transaction
+from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext
 from pyiceberg.transforms import IdentityTransform
 from sqlalchemy.exc import SQLAlchemyError
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.sinks.iceberg.schema import plain_type
 from streamcore.sinks.iceberg.settings import IcebergTableSpec
+from streamcore.sinks.lake.columns import DICTIONARY_BYTES
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -49,6 +51,7 @@ _NEW_TABLE: Final = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.parquet.compression-codec": "zstd",
+    "write.parquet.dict-size-bytes": str(DICTIONARY_BYTES),
 }
 #: The library repeats a commit on top of whatever another writer has committed; that writer may be a later owner.
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
@@ -83,7 +86,7 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 
 
 class _QuickTransaction(Transaction):
-    """A transaction that applies its updates to the metadata once.
+    """A transaction that applies its updates to the metadata once, and copies nothing that stays.
 
     The library applies them again, with a deep copy of all snapshots, each of the twenty times that it looks there.
     """
@@ -95,7 +98,10 @@ class _QuickTransaction(Transaction):
         """The table's metadata with the updates so far."""
         before = self._table.metadata
         if self._known is None or self._known[0] is not before or self._known[1] is not self._updates:
-            self._known = before, self._updates, super().table_metadata
+            after, context = before, _TableMetadataUpdateContext()
+            for update in self._updates:
+                after = _apply_table_update(update, after, context)
+            self._known = before, self._updates, after
         return self._known[2]
 
 

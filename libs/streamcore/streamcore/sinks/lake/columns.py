@@ -6,11 +6,16 @@ Pure functions over Arrow schemas.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types
 
 from streamcore.errors import ConfigError
+
+#: The largest dictionary page of a column in a data file, in bytes; beyond it the column is written plain. A column of
+#: ids gains nothing from a dictionary, and to build it takes more than half of the time of a file.
+DICTIONARY_BYTES: Final = 64 * 1024
 
 
 def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from streamcore.errors import ConfigError
+from streamcore.sinks.lake.columns import DICTIONARY_BYTES
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -51,5 +52,5 @@ def _to_folder(value: object) -> str:
 
 def _encode(rows: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd")
+    pq.write_table(rows, sink, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES)
     return sink.getvalue()

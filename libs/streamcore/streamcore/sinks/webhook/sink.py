@@ -135,9 +135,7 @@ class WebhookSink:
 
     def _post(self, cut: CutId, lane: str, batch: _Batch) -> WebhookRejection | None:
         assert self._owner is not None, "opened with an owner"
-        client, owner = self._clients[lane], self._owner
-        place = f"{batch.first}-{len(batch.rows)}"
-        message_id = f"{owner.app}-{lane}-{owner.epoch}-{cut.batch}-{cut.digest}-{place}"
+        client, message_id = self._clients[lane], self._message_id(self._owner, cut, lane, batch)
         host = urlsplit(client.url).netloc
         return retry(
             partial(client.post, message_id, batch.body),
@@ -146,6 +144,10 @@ class WebhookSink:
             self._hooks,
             self._settings.patience,
         )
+
+    def _message_id(self, owner: WriterId, cut: CutId, lane: str, batch: _Batch) -> str:
+        """Return the id of a request, the same whenever its rows are sent."""
+        return f"{owner.app}-{lane}-{owner.epoch}-{cut.batch}-{cut.digest}-{batch.first}-{len(batch.rows)}"
 
 
 def _batches(rows: Sequence[bytes], spec: WebhookSpec) -> Iterator[_Batch]:

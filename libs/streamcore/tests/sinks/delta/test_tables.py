@@ -245,7 +245,7 @@ def test_the_sink_waits_for_a_full_disk_and_writes_no_part_of_a_cut(small_disk: 
     sink = _sink(small_disk / "t")
     sink.open(_OWNER)
     _write(sink, _SCHEMA, 0, {"id": 0})
-    large = [{"id": i, "text": os.urandom(40).hex()} for i in range(8000)]
+    large = [{"id": i, "text": os.urandom(40).hex()} for i in range(40_000)]
     with pytest.raises(Retryable, match="No space left"):
         _write(sink, _SCHEMA, 1, *large)
     assert [row["id"] for row in delta_log.rows(small_disk / "t")] == [0]

@@ -8,10 +8,7 @@ import hmac
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,83 +24,31 @@ from streamcore.sinks.webhook.sink import WebhookSink
 from tests.harness.cut_ids import cut_id
 from tests.harness.faults import webhook_child
 from tests.harness.faults.delta_child import PER_CUT
+from tests.harness.servers.webhook_receiver import WebhookReceiver, WebhookRequest, run_receiver
 
 _SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.decimal128(12, 2)), ("at", pa.timestamp("ms", "UTC"))])
 _OWNER = WriterId("app", 3)
 _KEY = "0123456789abcdef-key"
 
 
-@dataclass
-class _Request:
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def ids(self) -> list[int]:
-        """The ids of the rows."""
-        return [row["id"] for row in orjson.loads(self.body)]
-
-
-@dataclass
-class Receiver:
-    """A server that keeps every request, and answers as ``answer`` says: a status, or None to close the connection."""
-
-    answer: Callable[[_Request], int | None] = lambda _: 204
-    requests: list[_Request] = field(default_factory=list)
-    url: str = ""
-
-    @property
-    def accepted(self) -> list[int]:
-        """The ids of the rows that were answered 2xx."""
-        return [i for request in self.requests if (self.answer(request) or 0) // 100 == 2 for i in request.ids]
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    found = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            request = _Request(dict(self.headers.items()), body)
-            found.requests.append(request)
-            status = found.answer(request)
-            if status is None:
-                self.close_connection = True
-                return
-            text = b"" if status == 204 else b"the amount of a row is odd"
-            self.send_response(status)
-            if status != 204:
-                self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        found.url = f"http://127.0.0.1:{server.server_address[1]}/hook?a=b"
+def receiver() -> Iterator[WebhookReceiver]:
+    with run_receiver() as found:
         yield found
-        server.shutdown()
-        thread.join()
 
 
 def _rows(*ids: int) -> pa.Table:
     return pa.table({"id": ids, "amount": [None] * len(ids), "at": [1_700_000_000_123] * len(ids)}).cast(_SCHEMA)
 
 
-def _sink(receiver: Receiver, hooks: SinkHooks | None = None, **entries: Any) -> WebhookSink:
+def _sink(receiver: WebhookReceiver, hooks: SinkHooks | None = None, **entries: Any) -> WebhookSink:
     spec = WebhookSpec(receiver.url, **entries)
     sink = WebhookSink(WebhookSettings({"rows": spec}, patience=RetryPolicy(500, 1, 10)), {"rows": _SCHEMA}, hooks)
     sink.open(_OWNER)
     return sink
 
 
-def test_a_cut_arrives_in_order_in_requests_of_at_most_so_many_rows(receiver: Receiver) -> None:
+def test_a_cut_arrives_in_order_in_requests_of_at_most_so_many_rows(receiver: WebhookReceiver) -> None:
     written = _sink(receiver, batch_rows=4).write(cut_id(7), {"rows": _rows(*range(10))})
     assert (written.outcome, written.rows, list(written.rejected)) == (WriteOutcome.COMMITTED, 10, [])
     assert [request.ids for request in receiver.requests] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
@@ -116,7 +61,7 @@ def test_a_cut_arrives_in_order_in_requests_of_at_most_so_many_rows(receiver: Re
     assert message_ids == [f"app-rows-3-7-{cut_id(7).digest}-{place}" for place in ("0-4", "4-4", "8-2")]
 
 
-def test_a_request_has_at_most_so_many_bytes_and_a_larger_row_goes_alone(receiver: Receiver) -> None:
+def test_a_request_has_at_most_so_many_bytes_and_a_larger_row_goes_alone(receiver: WebhookReceiver) -> None:
     _sink(receiver, batch_bytes=120).write(cut_id(0), {"rows": _rows(1, 2, 3)})
     assert [request.ids for request in receiver.requests] == [[1, 2], [3]]
     receiver.requests.clear()
@@ -125,7 +70,9 @@ def test_a_request_has_at_most_so_many_bytes_and_a_larger_row_goes_alone(receive
 
 
 @pytest.mark.parametrize("prefixed", [False, True])
-def test_the_signature_is_the_one_of_standard_webhooks(receiver: Receiver, tmp_path: Path, *, prefixed: bool) -> None:
+def test_the_signature_is_the_one_of_standard_webhooks(
+    receiver: WebhookReceiver, tmp_path: Path, *, prefixed: bool
+) -> None:
     key = tmp_path / "key"
     key.write_text("whsec_" + base64.b64encode(_KEY.encode()).decode() if prefixed else _KEY + "\n")
     (tmp_path / "token").write_text("Bearer abc\n")
@@ -141,7 +88,9 @@ def test_the_signature_is_the_one_of_standard_webhooks(receiver: Receiver, tmp_p
 
 
 @pytest.mark.parametrize("failure", [301, 401, 404, 408, 410, 429, 500, 503, None])
-def test_a_request_that_fails_for_now_is_sent_again_with_the_same_id(receiver: Receiver, failure: int | None) -> None:
+def test_a_request_that_fails_for_now_is_sent_again_with_the_same_id(
+    receiver: WebhookReceiver, failure: int | None
+) -> None:
     receiver.answer = lambda _: failure if len(receiver.requests) in (1, 2) else 200
     assert _sink(receiver).write(cut_id(0), {"rows": _rows(1, 2)}).rows == 2
     assert [request.ids for request in receiver.requests] == [[1, 2]] * 3
@@ -149,7 +98,7 @@ def test_a_request_that_fails_for_now_is_sent_again_with_the_same_id(receiver: R
 
 
 def test_a_receiver_that_stays_away_stops_the_cut_and_a_replay_sends_it_whole_with_the_same_ids(
-    receiver: Receiver,
+    receiver: WebhookReceiver,
 ) -> None:
     receiver.answer = lambda request: 503 if request.ids == [3] else 200
     sink = _sink(receiver, batch_rows=2)
@@ -165,12 +114,14 @@ def test_a_receiver_that_stays_away_stops_the_cut_and_a_replay_sends_it_whole_wi
 
 
 @pytest.mark.slow
-def test_a_process_killed_within_a_cut_loses_nothing_and_repeats_requests_of_that_cut_only(receiver: Receiver) -> None:
+def test_a_process_killed_within_a_cut_loses_nothing_and_repeats_requests_of_that_cut_only(
+    receiver: WebhookReceiver,
+) -> None:
     command = [sys.executable, webhook_child.__file__, receiver.url, "4"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([*command, "0"], env=environment, stdout=subprocess.PIPE, text=True) as child:
 
-        def kill_at_the_fifth(_: _Request) -> int:
+        def kill_at_the_fifth(_: WebhookRequest) -> int:
             if len(receiver.requests) == 5:
                 child.kill()
             return 204
@@ -186,7 +137,7 @@ def test_a_process_killed_within_a_cut_loses_nothing_and_repeats_requests_of_tha
     assert len(receiver.requests) - len(by_id) == 2, "without the id these arrive twice"
 
 
-def test_rows_that_the_receiver_rejects_are_dead_letters_and_all_others_arrive_once(receiver: Receiver) -> None:
+def test_rows_that_the_receiver_rejects_are_dead_letters_and_all_others_arrive_once(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda request: 422 if {13, 40} & {*request.ids} else 200
     written = _sink(receiver).write(cut_id(0), {"rows": _rows(*range(64))})
     assert [(row.row, row.code) for row in written.rejected] == [(13, "http_422"), (40, "http_422")]
@@ -196,14 +147,14 @@ def test_rows_that_the_receiver_rejects_are_dead_letters_and_all_others_arrive_o
     assert written.rows == 62
 
 
-def test_the_search_for_rejected_rows_ends_after_so_many_requests(receiver: Receiver) -> None:
+def test_the_search_for_rejected_rows_ends_after_so_many_requests(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda _: 400
     written = _sink(receiver, split_requests=6).write(cut_id(0), {"rows": _rows(*range(64))})
     assert len(receiver.requests) == 7
     assert [row.row for row in written.rejected] == list(range(64)), "none is lost"
 
 
-def test_a_process_that_lost_the_app_sends_nothing_more(receiver: Receiver) -> None:
+def test_a_process_that_lost_the_app_sends_nothing_more(receiver: WebhookReceiver) -> None:
     def raise_fenced() -> None:
         raise Fenced("another process has the lease")
 
@@ -212,7 +163,7 @@ def test_a_process_that_lost_the_app_sends_nothing_more(receiver: Receiver) -> N
     assert receiver.requests == []
 
 
-def test_a_cut_without_rows_sends_nothing(receiver: Receiver) -> None:
+def test_a_cut_without_rows_sends_nothing(receiver: WebhookReceiver) -> None:
     assert _sink(receiver).write(cut_id(0), {}).outcome == WriteOutcome.EMPTY
     assert receiver.requests == []
 
@@ -234,7 +185,7 @@ def test_settings_that_cannot_work_are_rejected(entries: dict[str, Any], message
     assert "hush" not in str(rejected.value)
 
 
-def test_a_missing_or_short_key_is_rejected_at_the_start(receiver: Receiver, tmp_path: Path) -> None:
+def test_a_missing_or_short_key_is_rejected_at_the_start(receiver: WebhookReceiver, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         _sink(receiver, signing_key_file=tmp_path / "absent")
     (tmp_path / "key").write_text("hush")

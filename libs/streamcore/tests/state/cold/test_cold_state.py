@@ -74,7 +74,7 @@ def _lines(result: SimulationResult) -> list[str]:
     return sorted(result["out"].write_ndjson().splitlines()) + sorted(map(repr, result.dead))
 
 
-@pytest.mark.parametrize("program", PAGED)
+@pytest.mark.parametrize("program", [PAGED[0], *(pytest.param(one, marks=pytest.mark.slow) for one in PAGED[1:])])
 def test_the_output_does_not_depend_on_what_is_cold(program: str, tmp_path: Path) -> None:
     whole, _ = _run(*_app(program, tmp_path, None))
     restarts = frozenset(random.Random(program).sample(range(CUTS), 5))

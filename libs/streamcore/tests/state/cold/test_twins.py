@@ -152,6 +152,7 @@ def test_a_bounded_operator_equals_its_twin_in_memory(
         assert _output(bounded.end(clock_ms=now_ms + 5_000)) == _output(twin.end(clock_ms=now_ms + 5_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", IN_MEMORY)
 def test_an_operator_that_stays_in_memory_ignores_the_bound(program: str, tmp_path: Path) -> None:
     twin, bounded = (_simulation(program, tmp_path, one, shards=1) for one in (None, 1))

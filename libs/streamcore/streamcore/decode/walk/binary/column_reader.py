@@ -57,6 +57,11 @@ class WalkedColumns:
         bases[columns < 0] = -1
         return bases
 
+    @property
+    def inner_values(self) -> int:
+        """The number of values in all columns inside of arrays and maps, without those of the record that is walked."""
+        return int((self.levels[1:, COUNT] * self.levels[1:, WIDTH]).sum())
+
     def grow(self) -> WalkedColumns:
         """Return larger columns with the same content: with the room that a record needs, and twice what was there."""
         old = self.levels[:, CAPACITY]

@@ -83,6 +83,7 @@ class BinaryWalk:
                 walked.found,
                 sure,
             )
+            self._limits.check_batch(walked.inner_values, count)
             if row == count:
                 break
             walked = walked.grow()

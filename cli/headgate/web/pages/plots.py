@@ -1,0 +1,127 @@
+"""Plots as geometry: what the templates draw as SVG. Pure functions. A plot is ``WIDTH`` wide and ``HEIGHT`` high; the
+page stretches it, so texts stand beside it as HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from headgate.time_arguments import show_minute, show_time
+from headgate.web.state.values import ComparisonValue, TimelineEntry
+
+WIDTH, HEIGHT = 1000, 120
+_GAP = 0.12  # between two bars, as a part of a bar's place
+_LANES = {"alert": 30, "event": 90}
+_AGGREGATE = re.compile(r"^\w+\((\w+)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class PlotBar:
+    """A part of a bar. ``kind``: its colour; ``title``: its text."""
+
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Bars with the texts of both axes. ``marks``: texts below, from left to right."""
+
+    bars: Sequence[PlotBar]
+    top: str
+    marks: Sequence[str]
+
+
+def comparison_plot(found: ComparisonValue) -> Plot:
+    """Return the alerts of both versions over time: those of both below, then only new, then only live."""
+    counts = [(one.both, one.only_new, one.only_live) for one in found.buckets]
+    most = max((sum(one) for one in counts), default=0) or 1
+    place = WIDTH / max(1, len(counts))
+    bars = []
+    for number, (bucket, own) in enumerate(zip(found.buckets, counts, strict=True)):
+        y = float(HEIGHT)
+        for kind, words, count in zip(("both", "new", "live"), ("both", "only new", "only live"), own, strict=True):
+            height = count / most * HEIGHT
+            y -= height
+            if count:
+                title = f"{show_minute(bucket.start_ms)} UTC: {count:,} {words}"
+                x, width = number * place + place * _GAP / 2, place * (1 - _GAP)
+                bars.append(PlotBar(kind, round(x, 2), round(y, 2), round(width, 2), round(height, 2), title))
+    times = [one.start_ms for one in found.buckets]
+    return Plot(bars, f"{most:,}", _marks(times[0], times[-1] + found.bucket_ms) if times else ())
+
+
+def timeline_plot(entries: Sequence[TimelineEntry]) -> Plot:
+    """Return events and alerts of a key along one axis of time, alerts above."""
+    if not entries:
+        return Plot((), "", ())
+    first, last = min(one.time_ms for one in entries), max(one.time_ms for one in entries)
+    span = max(1, last - first)
+    bars = []
+    for one in entries:
+        x = (one.time_ms - first) / span * (WIDTH - 6)
+        kind = one.severity or one.what
+        text = f"{show_time(one.time_ms)} UTC {one.title}: {one.text}"[:200]
+        bars.append(PlotBar(kind, round(x, 2), _LANES[one.what] - 18, 6 if one.what == "alert" else 3, 36, text))
+    return Plot(bars, "", _marks(first, last))
+
+
+def window_plot(why: JsonValue) -> Plot | None:
+    """Return the events of the newest window of an explanation as bars, as high as the value that it adds up; None if
+    it has no window or no events."""
+    if not isinstance(why, dict) or not why.get("windows") or not why.get("events"):
+        return None
+    windows, events = why["windows"], why["events"]
+    assert isinstance(windows, list)
+    assert isinstance(events, list)
+    window = windows[-1]
+    assert isinstance(window, dict)
+    start, end = _number(window["start_ms"]), _number(window["end_ms"])
+    column = next((m[1] for text in _mapping(window["values"]) if (m := _AGGREGATE.match(text))), None)
+    inside = [
+        (_number(event["event_time_ms"]), _mapping(event["values"]))
+        for event in events
+        if isinstance(event, dict) and start <= _number(event["event_time_ms"]) <= end
+    ]
+    if not inside:
+        return None
+    sizes = [_size(values, column) for _, values in inside]
+    numeric = all(size is not None for size in sizes)
+    most = max((size or 0.0 for size in sizes), default=0.0) if numeric else 1.0
+    bars = []
+    for (time_ms, values), size in zip(inside, sizes, strict=True):
+        height = max(4.0, (size or 0.0) / (most or 1.0) * HEIGHT) if numeric else HEIGHT / 2
+        x = (time_ms - start) / max(1.0, end - start) * (WIDTH - 8)
+        title = f"{show_time(int(time_ms))} UTC" + (f": {column} {values[column]}" if numeric and column else "")
+        bars.append(PlotBar("both", round(x, 2), round(HEIGHT - height, 2), 8, round(height, 2), title))
+    top = f"{column} {most:g}" if numeric and column else ""
+    return Plot(bars, top, _marks(int(start), int(end)))
+
+
+def _marks(first_ms: int, last_ms: int) -> Sequence[str]:
+    middle = (first_ms + last_ms) // 2
+    same_day = show_minute(first_ms)[:10] == show_minute(last_ms)[:10]
+    texts = [show_time(ms)[:19] for ms in (first_ms, middle, last_ms)]
+    return [texts[0], *(text[11:] if same_day else text for text in texts[1:])]
+
+
+def _number(value: JsonValue) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _size(values: Mapping[str, JsonValue], column: str | None) -> float | None:
+    try:
+        return float(str(values[column])) if column is not None else None
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,147 @@
+"""The pages of releases and back-tests, with what they do."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import quote
+
+import orjson
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import JsonValue
+
+from headgate.rules.yaml_text import yaml_text
+from headgate.web.changes.backtest import BacktestJob, BacktestTask
+from headgate.web.changes.explain import Question, explain
+from headgate.web.changes.release import roll_back_release
+from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
+from headgate.web.pages import html, marks
+from headgate.web.pages.forms import Form, read_terms
+from headgate.web.pages.routes import make_frame, new_key
+from headgate.web.problems import ProblemError, not_found
+from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.releases import find_release, list_releases
+from headgate.web.state.values import ComparedAlert, ReleaseValue
+from rulecore.compile.rule import RuleLimits, compile_rule
+from rulecore.documents.rule import Rule
+from streamcore.errors import StreamError
+
+ROUTER = APIRouter(prefix="/apps/{app}", include_in_schema=False, default_response_class=HTMLResponse)
+_SHOWN_DIFFS = 20
+
+
+# --- releases --------------------------------------------------------------------------------------------------------
+
+
+@ROUTER.get("/releases")
+def releases_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
+    """Show the releases."""
+    command = f"headgate rules list --history --app {app.name}"
+    frame = make_frame(console, session, app.name, "releases", "Releases", command)
+    return html.releases_page(frame, list_releases(app.snapshot())[: console.rows(100)])
+
+
+@ROUTER.get("/releases/{release}")
+def release_page(app: TheApp, release: str, console: TheConsole, session: TheSession, changed: int = -1) -> str:
+    """Show a release with its differences."""
+    snapshot = app.snapshot()
+    found = find_release(snapshot, release)
+    command = f"headgate rules rollback --release {quote(release)} --app {app.name}"
+    notice = f"Release {release}: {found.status}" if changed >= 0 else ""
+    frame = make_frame(console, session, app.name, "releases", release, command, notice)
+    return html.release_page(frame, found, _differences(snapshot, found), new_key())
+
+
+@ROUTER.post("/releases/{release}/rollback")
+def undo_release(app: TheApp, release: str, form: Form, console: TheConsole, session: TheSession) -> Response:
+    """Publish the rules before a release again, in one step."""
+    outcome = roll_back_release(app.reader, release, read_terms(console, session.subject, form))
+    address = f"/apps/{quote(app.name)}/releases/{quote(outcome.rule, safe='')}?changed={outcome.offset}"
+    return RedirectResponse(address, status_code=303)
+
+
+def _differences(snapshot: Snapshot, release: ReleaseValue) -> dict[str, list[marks.DiffLine]]:
+    """Return the difference of each of the first rules that had a version before."""
+    documents, found = snapshot.history.documents, dict[str, list[marks.DiffLine]]()
+    for one in release.rules[:_SHOWN_DIFFS]:
+        old = documents.get((one.rule, one.before or 0))
+        new = documents.get((one.rule, one.version or 0))
+        if old is not None and new is not None:
+            found[one.rule] = marks.diff_lines(yaml_text(old), yaml_text(new))
+    return found
+
+
+# --- back-tests ------------------------------------------------------------------------------------------------------
+
+
+@ROUTER.post("/backtests")
+def start_backtest(app: TheApp, form: Form, console: TheConsole) -> Response:
+    """Start a back-test of a version of a rule, and show it."""
+    snapshot = app.snapshot()
+    rule, version = form.get("rule", ""), form.get("version", "")
+    document = snapshot.history.documents.get((rule, int(version) if version.isdecimal() else 0))
+    if document is None:
+        raise not_found(f"app {app.name} has no version {version} of rule {rule}")
+    job = start(console, app, snapshot, document, form.get("since", "24h"))
+    return RedirectResponse(f"/apps/{quote(app.name)}/backtests/{job.id}", status_code=303)
+
+
+def start(console: Console, app: ShownApp, snapshot: Snapshot, document: Rule, since: str) -> BacktestJob:
+    """Start a back-test of a rule beside its live version."""
+    rules = snapshot.history.rules
+    live = rules.live(document.id)
+    live = None if live is None or live.rule.version == document.version else live
+    new = compile_rule(document, rules.streams, RuleLimits(), snapshot.history.lists.types())
+    most = console.settings.limits.backtest_records
+    return app.backtests.start(BacktestTask(app.kafka, app.app, snapshot, new, live, since, most))
+
+
+@ROUTER.get("/backtests/{job}")
+def backtest_page(app: TheApp, job: str, console: TheConsole, session: TheSession) -> str:
+    """Show a back-test: its progress, or its result."""
+    value = app.backtests.find(job).value()
+    command = f"headgate rules backtest {value.rule}.yaml --from {value.since} --app {app.name}"
+    title = f"Back-test of {value.rule}"
+    return html.backtest_page(make_frame(console, session, app.name, "rules", title, command), value)
+
+
+@ROUTER.post("/backtests/{job}/cancel")
+def cancel_backtest(app: TheApp, job: str) -> Response:
+    """Cancel a back-test."""
+    app.backtests.find(job).cancelled.set()
+    return RedirectResponse(f"/apps/{quote(app.name)}/backtests/{quote(job)}", status_code=303)
+
+
+@ROUTER.get("/backtests/{job}/{side}/{number}")
+def backtest_alert_page(
+    app: TheApp, job: str, side: Literal["new", "live"], number: int, console: TheConsole, session: TheSession
+) -> str:
+    """Show why one of two versions has raised an alert of a back-test, and why the other one has not."""
+    found = app.backtests.find(job)
+    result = found.value().result
+    alerts = () if result is None else result.new_alerts if side == "new" else result.live_alerts
+    alert = next((one for one in alerts if one.number == number), None)
+    if alert is None:
+        raise not_found(f"the back-test has no such alert of the {side} version")
+    versions = [("The tried version", found.task.new.rule)]
+    if found.task.live is not None:
+        versions.append(("The live version", found.task.live.rule))
+    sides = [(f"{words} {one.version}", *_explained(console, app, one, alert)) for words, one in versions]
+    back = f"/apps/{quote(app.name)}/backtests/{quote(job)}"
+    command = f"headgate rules explain {found.rule.id} --rules {found.rule.id}.yaml --app {app.name}"
+    command += f" --event {alert.event}" if alert.event else ""
+    frame = make_frame(console, session, app.name, "rules", alert.message, command)
+    return html.explained_page(frame, alert, sides, back, f"only the {side} version raises it")
+
+
+def _explained(console: Console, app: ShownApp, rule: Rule, alert: ComparedAlert) -> tuple[JsonValue, str]:
+    """Return the explanation of a version about an alert's event or key, and why there is none."""
+    key = () if alert.event else tuple(f"{name}={value}" for name, value in alert.key.items())
+    at = None if alert.event else str(alert.event_time_ms)
+    try:
+        with console.working():
+            limit = console.settings.limits.explain_records
+            question = Question(rule.id, alert.event, key, at)
+            return orjson.loads(orjson.dumps(explain(app.known(), question, limit, rule))), ""
+    except (ProblemError, StreamError) as error:
+        return None, str(error)

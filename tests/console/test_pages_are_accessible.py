@@ -1,0 +1,69 @@
+"""Every page in both themes, on a desk and on a phone: nothing breaks WCAG 2.2 AA, nothing scrolls sideways."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.harness.apps.console_shop import ConsoleShop, payment_rule
+from tests.harness.servers.chromium import DESKTOP, PHONE, Theme, visit
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def pages(shop: ConsoleShop) -> dict[str, str]:
+    """Give every page something to show; return the pages by name."""
+    shop.publish(payment_rule("looked-at", 800))
+    shop.publish(payment_rule("looked-at", 500, 2, mode="shadow"))
+    shop.release("looked-at-together", payment_rule("looked-at-2", 900), payment_rule("looked-at-3", 950))
+    for amount in (100, 600, 900, 1200):
+        shop.pay("u42", amount)
+    shop.pay("u42", "none")
+    letters = f"/api/v1{shop.home}/dead-letters"
+    shop.wait_for(lambda: shop.alerts("looked-at"), "an alert")
+    shop.wait_for(lambda: shop.client.get(letters).json["dead_letters"], "a dead letter")
+    letter = shop.client.get(letters).json["dead_letters"][0]["at"]
+    alert = shop.alerts("looked-at")[0]["alert_id"]
+    tabs = ("now", "yaml", "tests", "history", "trial", "backtest", "why")
+    return {
+        "overview": "/",
+        "app": shop.home,
+        "rules": f"{shop.home}/rules",
+        "new-rule": f"{shop.home}/new-rule",
+        **{f"rule-{tab}": f"{shop.home}/rules/looked-at?tab={tab}" for tab in tabs},
+        "rule-why-answer": f"{shop.home}/rules/looked-at?tab=why&k.user_id=u42",
+        "alerts": f"{shop.home}/alerts",
+        "alert": f"{shop.home}/alerts/{alert}",
+        "keys": f"{shop.home}/keys?column=user_id&value=u42",
+        "dead-letters": f"{shop.home}/dead-letters",
+        "dead-letter": f"{shop.home}/dead-letters/{letter}",
+        "releases": f"{shop.home}/releases",
+        "release": f"{shop.home}/releases/looked-at-together",
+        "lists": f"{shop.home}/lists",
+        "streams": f"{shop.home}/streams",
+        "stream": f"{shop.home}/streams/shop",
+        "health": f"{shop.home}/health",
+        "components": "/components",
+    }
+
+
+@pytest.mark.parametrize(
+    ("size", "theme", "words"), [(DESKTOP, "light", "light"), (DESKTOP, "dark", "dark"), (PHONE, "dark", "phone")]
+)
+def test_no_page_breaks_wcag_or_scrolls_sideways(
+    shop: ConsoleShop, browser: Browser, pages: dict[str, str], size: tuple[int, int], theme: Theme, words: str
+) -> None:
+    broken: dict[str, object] = {}
+    with visit(browser, shop.server, size, theme) as visitor:
+        for name, path in pages.items():
+            visitor.open(path)
+            if name in ("new-rule", "rule-yaml"):
+                visitor.page.locator(".workbench.drawn .verdict.good").wait_for()
+            visitor.picture(f"page-{name}-{words}")
+            found = visitor.violations()
+            if visitor.is_too_wide():
+                found.append("it scrolls sideways")
+            if found:
+                broken[name] = found
+    assert broken == {}

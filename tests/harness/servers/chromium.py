@@ -1,0 +1,98 @@
+"""Chromium, as a person uses it: pages of a console, their pictures, and what the browser complains about."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal  # answers of scripts are JSON of any content
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from headgate.web.server import ConsoleServer
+
+PICTURES = Path(__file__).parents[3] / "build" / "console"
+Theme = Literal["light", "dark"]
+DESKTOP, PHONE = (1280, 900), (390, 844)
+_WAIT_MS = 20_000
+#: Rules of WCAG 2.2, levels A and AA.
+_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+_AXE = "async (tags) => (await axe.run(document, {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']}))"
+
+
+@dataclass
+class Visitor:
+    """A person in a browser. ``complaints``: errors and warnings of the browser's console."""
+
+    page: Page
+    server: ConsoleServer
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> None:
+        """Open a page of the console."""
+        answer = self.page.goto(f"{self.server.address}{path}")
+        assert answer is not None
+        assert answer.ok, f"{path}: {answer.status}"
+
+    def picture(self, name: str, *, whole: bool = True) -> None:
+        """Keep a picture of the whole page, or of what is in view."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.evaluate("scrollTo(0, 0)")
+        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)
+
+    def theme(self, theme: Theme) -> None:
+        """Prefer dark or light."""
+        self.page.emulate_media(color_scheme=theme)
+
+    def is_too_wide(self) -> bool:
+        """Return whether the page scrolls sideways."""
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+    def violations(self) -> list[str]:
+        """Return what axe finds on the page: the rule, and the first elements that break it."""
+        if not self.page.evaluate("'axe' in window"):
+            source = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+            self.page.evaluate(source)
+        found: dict[str, Any] = self.page.evaluate(f"({_AXE})({_TAGS!r})")
+        return [
+            f"{one['id']}: {node['target']} {node['failureSummary']}"
+            for one in found["violations"]
+            for node in one["nodes"][:3]
+        ]
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Start Debian's Chromium; skip the test without one."""
+    program = os.environ.get("HEADGATE_CHROMIUM") or shutil.which("chromium")
+    if program is None:
+        pytest.skip("no chromium on the PATH, and HEADGATE_CHROMIUM names none")
+    with sync_playwright() as playwright:
+        # a container runs as root, where Chromium has no sandbox
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser, server: ConsoleServer, size: tuple[int, int] = DESKTOP, theme: Theme = "light"
+) -> Iterator[Visitor]:
+    """Open the console's printed address as a new person. Fails in the end if the browser has complained."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
+    context.set_default_timeout(_WAIT_MS)
+    visitor = Visitor(context.new_page(), server)
+    visitor.page.on("console", lambda one: visitor.complaints.append(f"{one.type}: {one.text}"))
+    visitor.page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
+    try:
+        visitor.page.goto(server.open_address())
+        visitor.page.goto("about:blank")  # the overview would load itself again while a test prepares
+        yield visitor
+        assert visitor.complaints == []
+    finally:
+        context.close()

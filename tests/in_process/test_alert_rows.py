@@ -1,0 +1,162 @@
+"""Alerts as rows of sinks: those of the topic, in every sink that the settings name, once each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import NewDatabase
+from headgate_rules.app import build_app
+from headgate_rules.service import SERVICE
+from headgate_rules.settings import RulesSettings
+from rulecore.alerts.alert_rows import ALERT_ROWS, alert_columns
+from streamcore.cuts.writer_id import WriterId
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.errors import ConfigError
+from streamcore.service.config.sinks import sink_factories
+from streamcore.sinks.sink import Sink, SinkHooks
+from streamcore.wire.lanes import ALERTS, Record
+from tests.harness.apps import orders
+from tests.harness.apps import published_rules as rules
+from tests.harness.cut_ids import cut_id
+from tests.harness.oracles import iceberg_files
+from tests.harness.oracles.parquet_notes import counted_files
+
+ROOT = Path(__file__).parents[2]
+PER_CUT = 300
+CUTS = 6
+Row = Mapping[str, Any]
+
+
+def test_the_rows_of_alerts_are_in_each_sink_once_and_equal_the_records(tmp_path: Path) -> None:
+    found = RulesSettings.model_validate(settings(tmp_path) | sinks(tmp_path))
+    writers = [make(SinkHooks()) for make in sink_factories(found, {ALERT_ROWS: alert_columns()})]
+    alerts = write(found, writers)
+    assert len(alerts) > CUTS * 10
+    assert {alert["kind"] for alert in alerts} >= {"event", "window"}
+    expected = sorted(map(to_row, alerts), key=lambda row: row["alert_id"])
+    assert read(counted_files(tmp_path / "files")) == expected
+    assert read(map(str, iceberg_files.live_files(tmp_path, "risk.alerts"))) == expected
+
+
+def test_without_sinks_alerts_are_no_rows(tmp_path: Path) -> None:
+    app = build_app(RulesSettings.model_validate(settings(tmp_path)))
+    assert not app.tables
+    assert ALERT_ROWS not in {record.lane for record in run(app).pop()}
+
+
+def test_a_sink_of_another_lane_is_a_mistake_in_its_entry(tmp_path: Path) -> None:
+    folder = {"tables": {"alerts": {"uri": str(tmp_path / "files")}}}
+    found = RulesSettings.model_validate(settings(tmp_path) | {"parquet": folder})
+    assert SERVICE.find_faults is not None
+    (fault,) = SERVICE.find_faults(found, (), ())
+    assert fault.path == "parquet.tables.alerts"
+    with pytest.raises(ConfigError, match=r"parquet\.tables\.alerts: there is no lane 'alerts'; sinks take"):
+        build_app(found)
+
+
+def write(found: RulesSettings, writers: list[Sink]) -> list[Row]:
+    """Run the app into its sinks, every cut twice, as after a crash; return the alerts on the topic."""
+    for writer in writers:
+        writer.open(WriterId("rules", 1))
+    alerts: list[Row] = []
+    for number, cut in enumerate(run(build_app(found))):
+        rows = [pa.ipc.open_stream(r.value).read_all() for r in cut if r.lane == ALERT_ROWS]
+        alerts += [json.loads(record.value or b"") for record in cut if record.lane == ALERTS]
+        for writer in (*writers, *writers):
+            written = writer.write(cut_id(number), {ALERT_ROWS: pa.concat_tables(rows)} if rows else {})
+            assert not written.rejected
+    for writer in writers:
+        writer.close()
+    return alerts
+
+
+def run(app: Any) -> list[list[Record]]:
+    """Return the output of each cut."""
+    events = orders.orders(PER_CUT * CUTS, seed=51, step_ms=400)
+    control = [control_record(n, rule.id, rule.value) for n, rule in enumerate(rules.all_kinds())]
+    process, cuts = InProcessApp(app), []
+    for cut in range(CUTS):
+        part = range(PER_CUT * cut, PER_CUT * (cut + 1))
+        records = [RawRecord(0, events[n].partition, n, events[n].value) for n in part]
+        cuts.append(list(process.cut(control + records, orders.START_MS + orders.DAY_MS + cut)))
+        control = []
+    return cuts
+
+
+def to_row(alert: Row) -> Row:
+    """Return the row of an alert, by its documentation."""
+    window, source = alert["window"] or {}, alert["source"] or {}
+    same = ("alert_id", "rule", "version", "mode", "stream", "severity", "outcome", "score", "kind", "timing")
+    return {
+        **{name: alert[name] for name in (*same, "incomplete", "message", "rules_epoch")},
+        **{f"{name}_json": alert.get(name) for name in ("key", "values", "event", "events")},
+        "suppressed": alert.get("suppressed"),
+        "window_start": to_time(window.get("start_ms")),
+        "window_end": to_time(window.get("end_ms")),
+        "event_time": to_time(alert["event_time_ms"]),
+        "source_topic": source.get("topic"),
+        "source_partition": source.get("partition"),
+        "source_offset": source.get("offset"),
+    }
+
+
+def to_time(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def read(files: Iterable[str]) -> list[Row]:
+    """Return the rows of the files by their ids, with the JSON of text columns parsed."""
+    rows = []
+    for row in (row for file in files for row in pq.ParquetFile(file).read().to_pylist()):
+        parsed = {name: json.loads(value) for name, value in row.items() if name.endswith("_json") and value}
+        rows.append(row | parsed)
+    return sorted(rows, key=lambda row: row["alert_id"])
+
+
+def sinks(folder: Path) -> dict[str, object]:
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    return {
+        "parquet": {"tables": {ALERT_ROWS: {"uri": str(folder / "files")}}},
+        "iceberg": {"catalog": {"options": catalog}, "tables": {ALERT_ROWS: {"table": "risk.alerts"}}},
+    }
+
+
+def settings(folder: Path) -> dict[str, object]:
+    return {
+        "app": "rows",
+        "kafka": {"bootstrap": "nowhere:1"},
+        "streams": [{"schema_file": str(orders.write_streams(folder)[0]), "topic": "orders"}],
+        "checkpoint": str(folder),
+        "jars": str(folder),
+        "shards": 2,
+    }
+
+
+@pytest.mark.postgres
+def test_the_table_of_the_documentation_takes_alerts_and_takes_each_once(
+    tmp_path: Path, new_database: NewDatabase
+) -> None:
+    database = new_database()
+    document = {
+        "host": database.host,
+        "port": database.port,
+        "database": database.name,
+        "user": database.user,
+        "password_file": str(database.password_file),
+        "tables": {ALERT_ROWS: {"table": "public.alert", "key": ["alert_id"]}},
+    }
+    found = RulesSettings.model_validate(settings(tmp_path) | {"postgres": document})
+    with database.connect() as connection:
+        connection.execute((ROOT / "docs" / "sinks.md").read_text().partition("```sql\n")[2].partition("```")[0])
+        alerts = write(found, [make(SinkHooks()) for make in sink_factories(found, {ALERT_ROWS: alert_columns()})])
+        ids = connection.execute("SELECT alert_id, key_json FROM alert ORDER BY alert_id").fetchall()
+    expected = sorted(((alert["alert_id"], alert["key"]) for alert in alerts), key=lambda one: one[0])
+    assert [(name, json.loads(key)) for name, key in ids] == expected
