@@ -64,7 +64,11 @@ def create(topics: tuple[tuple[str, int], ...], wait: float, login: KafkaLogin, 
     help="What is before the first one in a line is the record's key, what is behind it the value; a line that ends "
     "with it is a record without a value, which deletes its key from a table.",
 )
-@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Of a topic that is created.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    help="Partitions of a topic that is created (default: 1, which holds lines without a key in order; with keys 4).",
+)
 @login_option
 @output_option
 def send(
@@ -72,7 +76,7 @@ def send(
     files: tuple[Path, ...],
     skip_first: bool,
     key_separator: str | None,
-    partitions: int,
+    partitions: int | None,
     login: KafkaLogin,
     output: Output,
 ) -> None:
@@ -80,7 +84,7 @@ def send(
     from headgate.records.replay import KafkaSink, ensure_topic
 
     kafka = login.settings("headgate-topics")
-    ensure_topic(kafka, topic, partitions)
+    ensure_topic(kafka, topic, partitions or (1 if key_separator is None else 4))
     sink, sent = KafkaSink(kafka, topic), 0
     for file in files:
         with file.open("rb") as lines:

@@ -50,7 +50,7 @@ def find_stream_faults(document: Mapping[str, Any]) -> StreamFaults:
     if reason := _reason(base):
         found.faults.append(((), reason))
     else:
-        found.schema = StreamSchema.parse(base)
+        found.schema = StreamSchema.parse(base if document.get("keys") is not None else base | {"keys": None})
     return found
 
 

@@ -58,7 +58,7 @@ def test_a_row_has_the_last_value_of_its_key_of_the_same_cut_and_before(tmp_path
         "o4": (None, None),
         "o5": ("Pound", None),
     }
-    assert [row["seen"] for row in rows(output) if row["id"] == "o0"] == ["2026-01-05T10:17:00.000Z"]
+    assert [row["seen"] for row in rows(output) if row["id"] == "o0"] == ["2026-01-05T10:17:00+00:00"]
 
 
 def test_many_changes_are_those_of_a_dictionary_also_after_restarts(tmp_path: Path) -> None:
