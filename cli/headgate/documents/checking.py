@@ -211,7 +211,7 @@ class _Check:
             try:
                 self.service.build_app(self.service.check_settings(document, ""))
             except StreamError as error:
-                path, message = _entry_of(str(error), repaired.value)
+                path, message = _name_entry(str(error), repaired.value)
                 if path not in repaired.changed and (path or not self.problems):
                     self._add_form(path, message, "")
                 if not path or not repaired.cut(path):
@@ -338,7 +338,7 @@ class RepairedDocument:
                 if not self._take_errors(error, model, report):
                     return None
             except ConfigError as error:
-                path, message = _entry_of(str(error), self.value)
+                path, message = _name_entry(str(error), self.value)
                 report(path, message, "")
                 if not path or not self.cut(path):
                     return None
@@ -370,7 +370,7 @@ class RepairedDocument:
                 message = simplify_message(details["type"], details["msg"])
                 message = unknown_entry(model, details["loc"]) if is_unknown else message
                 if not path:
-                    path, message = _entry_of(message, self.value)
+                    path, message = _name_entry(message, self.value)
                 if path not in self.left_out:
                     report(path, message, "")
                 changed |= bool(path) and self.cut(path)
@@ -399,7 +399,7 @@ def _value_at(value: object, path: PathKey) -> object:
     return value
 
 
-def _entry_of(text: str, document: Mapping[str, Any]) -> tuple[PathKey, str]:
+def _name_entry(text: str, document: Mapping[str, Any]) -> tuple[PathKey, str]:
     """Return the entry that a message names before its colon, and the rest; the whole document without one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     line = lines[-1] if len(lines) > 1 and lines[0].endswith("settings that cannot be used") else one_line_of(lines)

@@ -67,7 +67,7 @@ class ShownApp:
         return self.reader.snapshot()
 
     def known(self) -> KnownApp:
-        """Return what an explanation needs to know of it."""
+        """Return the parts of it that an explanation needs."""
         return KnownApp(self.kafka, self.app, self.snapshot().history)
 
     def warm(self) -> None:
@@ -100,7 +100,7 @@ class Console:
         self.apps = {app.name: ShownApp(kafka, app, limits, self.working, key) for app in settings.apps}
 
     def start(self) -> None:
-        """Warm what the first pages need, in a thread of its own."""
+        """Compute the values of the first pages, in a thread of its own."""
         self._warming = threading.Thread(target=self._warm, name="warm", daemon=True)
         self._warming.start()
 

@@ -47,7 +47,7 @@ def build_topology(settings: SessionsSettings, given: Source | None = None) -> T
 
     ``given``: the stream and its format; None: those of the settings.
     """
-    found = given or _source_of(settings)
+    found = given or _make_source(settings)
     plan = build_plan(settings, found.schema)
     dead_letters: list[SinkNode] = []
     read = source(plan.schema, settings.watermark, format=found.format, raw=True)
@@ -91,10 +91,10 @@ def build_sessions(events: Stream, settings: SessionsSettings, plan: SessionPlan
 
 def build_app(settings: SessionsSettings) -> App:
     """Build the app, without sinks or runtime."""
-    return build_with_streams([_source_of(settings)], partial(_build_with, settings))
+    return build_with_streams([_make_source(settings)], partial(_build_with, settings))
 
 
-def _source_of(settings: SessionsSettings) -> Source:
+def _make_source(settings: SessionsSettings) -> Source:
     stream = settings.stream
     return stream.apply_to(Source(stream.stream_schema(), stream.topic, format=stream.input_format()))
 

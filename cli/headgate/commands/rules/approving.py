@@ -157,7 +157,7 @@ def proposals(streams: Path | None, login: KafkaLogin, app: str, server: RemoteA
             one.by,
             ", ".join([*(f"{rule.id}@{rule.version}" for rule in one.document.rules), *one.document.delete]),
             f"emergency until {render_time(ends[name])}" if name in ends else "open",
-            rules.need_of(one.document).approvals,
+            rules.compute_need(one.document).approvals,
             ", ".join(one.approvals) or None,
             one.document.why,
         )

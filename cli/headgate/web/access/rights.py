@@ -1,4 +1,4 @@
-"""What a person may do: roles, each for some apps, tags and owners."""
+"""The rights of a person: roles, each for some apps, tags and owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of who may what where the console is not on a person's own machine."""
+"""Settings of access where the console is not on a person's own machine."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TokenSettings(IssuerSettings):
 
 
 class GrantSettings(Document):
-    """A role, and who has it for what. Empty: no limit."""
+    """A role, who has it, and for which apps, tags and owners. Empty: no limit."""
 
     role: Annotated[Role, Field(description="The role.")]
     groups: Annotated[tuple[str, ...], Field(description="For people of one of these groups.")] = ()
@@ -79,7 +79,7 @@ class GrantSettings(Document):
 
 
 class AccessSettings(Document):
-    """Who may what where others can reach the console."""
+    """Access where others can reach the console."""
 
     public_address: Annotated[
         str, Field(description="Where people open it, such as https://rules.example.org; its path is empty.")

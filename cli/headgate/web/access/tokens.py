@@ -31,7 +31,7 @@ _ANSWER_BYTES: Final = 1 << 20
 
 
 class ProviderDocument(BaseModel):
-    """What a provider says of itself (OpenID Connect Discovery)."""
+    """The metadata of a provider (OpenID Connect Discovery)."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -120,7 +120,7 @@ class TokenVerifier:
     now_s: Callable[[], float] = time.time
 
     def verify(self, token: str, nonce: str | None = None) -> Mapping[str, Any]:
-        """Return the claims of a token. ``nonce``: what its claim has to be. ``ProblemError`` if it does not count."""
+        """Return the claims of a token. ``nonce``: the value of its claim. ``ProblemError`` for an invalid one."""
         if len(token) > _MAX_BYTES or token.count(".") != 2:  # header, claims, signature
             raise refused("the token is no signed JWT")
         claims = self._claims(token)

@@ -38,7 +38,7 @@ class NewProposal(_Body):
 
 
 class Decision(_Body):
-    """What somebody says to a proposal."""
+    """The verdict of a person on a proposal."""
 
     verdict: Annotated[Literal["approve", "refuse"], Field(description="refuse closes the proposal.")] = "approve"
 

@@ -63,7 +63,7 @@ def list_audit(
     cursor: Before = None,
     limit: Limit = 100,
 ) -> ChangePage:
-    """List what was asked and answered, the newest first: changes, proposals, approvals, policies, signers."""
+    """List requests and answers, the newest first: changes, proposals, approvals, policies, signers."""
     return audit_page(app, {"by": by, "name": name, "subject": subject}, console.rows(limit), cursor)
 
 

@@ -47,7 +47,7 @@ class RuleCheck(RuleText):
 
 
 class ChangeBody(_Body):
-    """What every change may say."""
+    """The parts that every change may have."""
 
     why: Annotated[str | None, Field(max_length=1_000, description="The reason, kept in the history.")] = None
     wait_ms: Annotated[int, Field(ge=0, description="Longest wait for the app's answer.")] = 10_000

@@ -1,4 +1,4 @@
-"""Back-tests as jobs, what is known of a key, health and savepoints."""
+"""Back-tests as jobs, the events and alerts of a key, health and savepoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JobId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$", description="Id of the ba
 
 
 class NewBacktest(BaseModel):
-    """What to try: a text, or a version that the app knows."""
+    """The candidate: a text, or a version that the app knows."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -74,7 +74,7 @@ def read_the_entity(
     column: Annotated[str, Query(description="A column that events are keyed by.")],
     value: Annotated[str, Query(description="Its value, as text.")],
 ) -> EntityValue:
-    """Return what is known of a key: events, alerts and lists on one time line."""
+    """Return the events, alerts and lists of a key on one time line."""
     with console.working():
         scan = console.settings.limits.scan_records
         return read_entity(app.snapshot(), app.kafka, app.app, app.alerts, (column, value), scan)

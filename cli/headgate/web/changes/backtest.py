@@ -41,7 +41,7 @@ _MOST_ALERTS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class BacktestTask:
-    """What a back-test runs on. ``new``: the version to try; ``live``: the one beside it."""
+    """The input of a back-test. ``new``: the version to try; ``live``: the one beside it."""
 
     kafka: KafkaSettings
     app: ConsoleApp

@@ -125,7 +125,7 @@ def list_proposals(snapshot: Snapshot) -> list[ProposalValue]:
                 for rule in one.document.rules
             ),
             deleted=one.document.delete,
-            needs=(need := rules.need_of(one.document)).approvals,
+            needs=(need := rules.compute_need(one.document)).approvals,
             policies=need.policies,
             approvals=one.approvals,
             emergency_until_ms=ends.get(name),

@@ -1,4 +1,4 @@
-"""What the publication of a rule text would change: entries, meaning, state. Nothing is written."""
+"""The effects of a publication of a rule text: on entries, meaning, state. Nothing is written."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def check_new(app: TheApp, form: Form, console: TheConsole, session: TheSession)
 
 @ROUTER.post("/apps/{app}/review")
 def review_change(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
-    """Show what the publication of the text would change."""
+    """Show the effects of a publication of the text."""
     return _reviewed(console, session, app, _draft(form))
 
 

@@ -30,7 +30,7 @@ _SAMPLE = 50
 
 @ROUTER.get("/keys")
 def keys_page(app: TheApp, console: TheConsole, session: TheSession, column: str = "", value: str = "") -> str:
-    """Show what is known of a key."""
+    """Show the events, alerts and lists of a key."""
     snapshot, entity = app.snapshot(), None
     if column and value:
         scan = console.settings.limits.scan_records

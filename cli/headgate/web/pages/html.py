@@ -127,7 +127,7 @@ def new_rule_page(frame: Frame, draft: Draft, fields: Mapping[str, Sequence[Fiel
 
 
 def review_page(frame: Frame, shown: ShownReview, draft: Draft) -> str:
-    """Render what a publication would change."""
+    """Render the effects of a publication."""
     found = shown.found
     diff = marks.diff_lines(found.old_text, draft.text) if found.old_text else []
     review = {

@@ -23,7 +23,7 @@ _WAIT_MS = 5_000
 
 @ROUTER.get("/apps/{app}/access")
 def access_page(app: TheApp, console: TheConsole, session: TheSession, done: str = "") -> str:
-    """Show who may what, what waits for approval, policies and signers."""
+    """Show roles, proposals that wait for approval, policies and signers."""
     command = f"headgate rules proposals --app {app.name}"
     frame = make_frame(console, session, app.name, "access", "Access", command, done[:200])
     return render(
@@ -55,7 +55,7 @@ def audit(
     subject: Annotated[str, Query(max_length=20)] = "",
     cursor: Before = None,
 ) -> str:
-    """Show what was asked, by whom, and the answers."""
+    """Show requests, their authors, and the answers."""
     words = {"by": by, "name": name, "subject": subject}
     page = audit_page(app, words, console.rows(_ROWS), cursor)
     more = "" if page.next is None else "?" + urlencode({**{k: v for k, v in words.items() if v}, "cursor": page.next})

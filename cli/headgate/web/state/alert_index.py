@@ -125,7 +125,7 @@ class AlertIndex:
         )
 
     def _refresh(self) -> bool:
-        """Read what is new. Return whether there is a topic."""
+        """Read new records. Return whether there is a topic."""
         if self._follower is None:
             first, last = KafkaReader(self._kafka).bounds(self._topic)
             if not last:

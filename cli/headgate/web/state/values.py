@@ -243,7 +243,7 @@ class TestValue(Value):
 
 
 class ReplayValue(Value):
-    """What became of a dead letter that was to be sent again."""
+    """The outcome of a dead letter that was to be sent again."""
 
     at: Annotated[str, Field(description="Its position in the dead-letter topic, partition/offset.")]
     sent: Annotated[
@@ -323,7 +323,7 @@ class ProposalOutcome(Value):
 
 
 class PolicyValue(Value):
-    """What some rules need."""
+    """The approvals that some rules need."""
 
     policy: Annotated[str, Field(description="Its name.")]
     version: Annotated[int, Field(description="Its version.")]
@@ -345,7 +345,7 @@ class SignerValue(Value):
 
 
 class GovernanceValue(Value):
-    """Who has to agree to what."""
+    """Policies, signers and open proposals."""
 
     policies: Annotated[tuple[PolicyValue, ...], Field(description="Policies in force.")]
     signers: Annotated[tuple[SignerValue, ...], Field(description="Signers.")]

@@ -86,7 +86,7 @@ GovernedMode = Literal["live", "canary", "shadow", "paused", "retired"]
 
 
 class PolicyDocument(_Signed):
-    """What rules need before they count."""
+    """The approvals that rules need before they count."""
 
     policy: Annotated[Name, Field(description="Name of the policy.")]
     version: Annotated[_Number, Field(description="Above that of the policy's document before.")]
@@ -139,7 +139,7 @@ class ProposalDocument(_Signed):
 
 
 class ApprovalDocument(_Signed):
-    """What somebody says to a proposal."""
+    """The verdict of a person on a proposal."""
 
     proposal: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", description="Id of the proposal.")]
     verdict: Annotated[Literal["approve", "refuse"], Field(description="refuse closes the proposal.")] = "approve"
@@ -172,6 +172,6 @@ def proposal_id(text: str) -> str:
 
 
 def content_digest(rule: Rule) -> str:
-    """Return the digest of what a version says, whatever its number and its tests."""
+    """Return the digest of the content of a version, whatever its number and its tests."""
     document = rule.model_dump(mode="json", by_alias=True, exclude={"version", "tests"})
     return hashlib.blake2b(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()

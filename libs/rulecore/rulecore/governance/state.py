@@ -30,7 +30,7 @@ class OpenProposal:
 
     @cached_property
     def document(self) -> ProposalDocument:
-        """What is proposed."""
+        """The proposed changes."""
         return read_text(self.text, ProposalDocument)
 
 

@@ -61,7 +61,7 @@ class Need:
 
     @property
     def text(self) -> str:
-        """What is needed, in words."""
+        """The need, in words."""
         count = "an approval" if self.approvals == 1 else f"{self.approvals} approvals"
         return f"{count} by another subject (policy {', '.join(self.policies)})"
 

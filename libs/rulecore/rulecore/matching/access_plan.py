@@ -31,7 +31,7 @@ from rulecore.matching.predicates import (
     TextPlace,
     combine,
     flatten,
-    leaves_of,
+    iterate_predicates,
 )
 from streamcore.schema import Kind
 
@@ -185,12 +185,12 @@ def _by_literals(nodes: Sequence[Node], lowering: PredicateLowering) -> bool:
 
 
 def _has_text(nodes: Iterable[Node]) -> bool:
-    return any(leaf.kind is PredicateKind.TEXT for node in nodes for leaf in leaves_of(node))
+    return any(leaf.kind is PredicateKind.TEXT for node in nodes for leaf in iterate_predicates(node))
 
 
 def _needs_program(nodes: Iterable[Node]) -> bool:
     """Return whether only ``rulecore.matching.text_index`` can check the nodes."""
-    leaves = (leaf for node in nodes for leaf in leaves_of(node))
+    leaves = (leaf for node in nodes for leaf in iterate_predicates(node))
     return any(leaf.kind is PredicateKind.TEXT or leaf.inverted for leaf in leaves)
 
 
@@ -230,7 +230,7 @@ def _plan_program(nodes: Sequence[Node], keys: Sequence[Predicate], *, by_litera
         interval=None,
         scan=None,
         shape=None,
-        leaves=tuple(leaves_of(node)),
+        leaves=tuple(iterate_predicates(node)),
         node=node,
         has_witness=by_literals,
     )

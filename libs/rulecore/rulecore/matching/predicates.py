@@ -310,13 +310,13 @@ def invert(node: Node) -> Node:
     return combine(not node.every, map(invert, node.nodes))
 
 
-def leaves_of(node: Node) -> Iterator[Predicate]:
+def iterate_predicates(node: Node) -> Iterator[Predicate]:
     """Yield the leaves of a node."""
     if isinstance(node, Predicate):
         yield node
     else:
         for part in node.nodes:
-            yield from leaves_of(part)
+            yield from iterate_predicates(part)
 
 
 def flatten(node: Node, every: bool) -> tuple[Node, ...]:

@@ -17,7 +17,7 @@ from rulecore.language import Expr
 from rulecore.matching.encoded_batch import EncodedBatch
 from rulecore.matching.index import Ints, TextConditions
 from rulecore.matching.predicates import PredicateKind
-from rulecore.matching.text_programs import MAX_DEPTH, terms_of
+from rulecore.matching.text_programs import MAX_DEPTH, number_terms
 from streamcore.decode.walk.literals import automaton, conditions
 from streamcore.decode.walk.literals.automaton import Hits, LiteralAutomaton, LiteralTest
 
@@ -33,7 +33,7 @@ class TextIndex:
         """Build the automata. ``terms``: the expression of a term."""
         self._texts = texts
         self._automata: dict[str, tuple[str | None, LiteralAutomaton]] = {}
-        for term, literals in terms_of(texts.literals).items():
+        for term, literals in number_terms(texts.literals).items():
             column = _folded_column(terms(term))
             tests = [LiteralTest(n, one.place, one.text.encode()) for n, one in literals]
             if column is not None or _is_lower(terms(term)):  # a lower case has no capital letters

@@ -16,7 +16,7 @@ from rulecore import language as lang
 from rulecore.language import Expr
 from rulecore.matching.access_plan import IndexEntry, find_witness, text_literals
 from rulecore.matching.index import TextConditions
-from rulecore.matching.predicates import Node, Predicate, PredicateKind, TextLiteral, TextPlace, leaves_of
+from rulecore.matching.predicates import Node, Predicate, PredicateKind, TextLiteral, TextPlace, iterate_predicates
 
 #: The operations of a program (the module that runs them has the same numbers).
 ANY_TEST, MISSING, OUTSIDE, NOT, AND, OR, UNLESS_FALSE, UNLESS_TRUE = range(8)
@@ -58,7 +58,7 @@ def write_programs(
 
 
 class _ProgramWriter:
-    """Collects the programs and what they name."""
+    """Collects the programs and the names in them."""
 
     def __init__(self, terms: Mapping[str, Expr]) -> None:
         self._terms = terms
@@ -124,7 +124,7 @@ class _ProgramWriter:
 
     def _cost(self, node: Node) -> int:
         """Return a sort key: nodes that need other parts of the index last."""
-        return max(_leaf_cost(leaf, self._terms) for leaf in leaves_of(node))
+        return max(_leaf_cost(leaf, self._terms) for leaf in iterate_predicates(node))
 
 
 def _leaf_cost(leaf: Predicate, terms: Mapping[str, Expr]) -> int:
@@ -134,7 +134,7 @@ def _leaf_cost(leaf: Predicate, terms: Mapping[str, Expr]) -> int:
     return 2 if leaf.kind is PredicateKind.OPAQUE else 1
 
 
-def terms_of(literals: Iterable[tuple[str, TextLiteral]]) -> dict[str, list[tuple[int, TextLiteral]]]:
+def number_terms(literals: Iterable[tuple[str, TextLiteral]]) -> dict[str, list[tuple[int, TextLiteral]]]:
     """Return the numbered tests by term."""
     found: dict[str, list[tuple[int, TextLiteral]]] = {}
     for number, (term, literal) in enumerate(literals):

@@ -201,7 +201,7 @@ class RuleSetUpdate:
             yield from decode_part_cached(self.staged[digest])
         yield from map(with_canonical_bytes, release.changes)
 
-    def need_of(self, proposal: ProposalDocument) -> Need:
+    def compute_need(self, proposal: ProposalDocument) -> Need:
         """Return what all changes of a proposal together need."""
         return Approvals(self.versions, self.governance).need(proposal)
 

@@ -134,7 +134,7 @@ class Approvals:
 
     def need(self, document: ProposalDocument) -> Need:
         """Return what all changes of a proposal together need."""
-        needs = (need_of(self.versions, self.governance, change) for change in _changes(document))
+        needs = (compute_need(self.versions, self.governance, change) for change in _changes(document))
         asking = [one for one in needs if one.approvals]
         if not asking:
             return Need(signed=True)
@@ -156,7 +156,9 @@ class Approvals:
         if not need.emergency_hours:
             raise RuleSetError(f"policy {', '.join(need.policies)} knows no emergency; the change needs {need.text}")
         asking = [
-            one for one in document.rules if need_of(self.versions, self.governance, RuleChange(rule=one)).approvals
+            one
+            for one in document.rules
+            if compute_need(self.versions, self.governance, RuleChange(rule=one)).approvals
         ]
         if len(asking) < len(document.rules) or document.delete:
             raise RuleSetError("an emergency has only versions that need approval; pause a rule instead of deleting it")
@@ -218,7 +220,7 @@ def _changes(document: ProposalDocument) -> list[RuleChange]:
     return [*(RuleChange(rule=rule) for rule in document.rules), *(RuleChange(delete=name) for name in document.delete)]
 
 
-def need_of(versions: VersionTable, governance: GovernanceTable, change: RuleChange) -> Need:
+def compute_need(versions: VersionTable, governance: GovernanceTable, change: RuleChange) -> Need:
     """Return what a change needs by the policies for its tags and those of the present versions of the rule."""
     if not governance.policies:
         return Need()
@@ -254,7 +256,7 @@ def check_change(
     is in a slot already changes nothing, and needs nothing."""
     name = _name(change)
     bind_tags(versions, governance, change)
-    need = need_of(versions, governance, change)
+    need = compute_need(versions, governance, change)
     if not need.approvals and not need.signed:
         return
     if value is None or value not in [versions.stored[VersionSlot(name, s)] for s in versions.slots.get(name, ())]:

@@ -237,9 +237,9 @@ class RuleSet:
         kept = {key: m for key, m in self._matchers.items() if key[0] != rule.rule.on}
         return replace(self, quarantined=reasons, _matchers=kept, _with_state_cache=[])
 
-    def need_of(self, proposal: ProposalDocument) -> Need:
+    def compute_need(self, proposal: ProposalDocument) -> Need:
         """Return what all changes of a proposal together need now."""
-        return self._start_update(0).need_of(proposal)
+        return self._start_update(0).compute_need(proposal)
 
     # --- questions ----------------------------------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ class TimePattern:
 
         ``escape``: how a character that is neither letter nor digit is written.
         """
-        return rf"\A{_regex_of(self.elements, escape)}"
+        return rf"\A{_build_regex(self.elements, escape)}"
 
 
 def _read_symbol(run: str, names: dict[str, bool], *, is_optional: bool) -> TimeField:
@@ -209,11 +209,11 @@ def _pairs_match(elements: tuple[Element, ...]) -> bool:
     return inner and ("hour of half a day" in names) is ("half of the day" in names)
 
 
-def _regex_of(elements: tuple[Element, ...], escape: str) -> str:
+def _build_regex(elements: tuple[Element, ...], escape: str) -> str:
     parts = []
     for element in elements:
         if isinstance(element, OptionalPart):
-            parts.append(f"(?:{_regex_of(element.elements, escape)})?")
+            parts.append(f"(?:{_build_regex(element.elements, escape)})?")
         elif isinstance(element, TimeField):
             parts.append(f"({element.text})")
         else:

@@ -60,7 +60,7 @@ class DeadLetterCode(Code):
 
 
 def table_lane(lane: str) -> str:
-    """Return the name of the lane that sends what ``lane`` sends as records to sinks, as rows."""
+    """Return the name of the lane that sends the records of ``lane`` to sinks, as rows."""
     return f"{lane}{_ROWS}"
 
 

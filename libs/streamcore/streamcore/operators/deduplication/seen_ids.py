@@ -171,7 +171,7 @@ class SeenIds:
         return self._frame(new.where(self._is_live(new)))
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        return self._rows_of(self._current_entries(), bucket, buckets)
+        return self._select_rows(self._current_entries(), bucket, buckets)
 
     def load(self, rows: pl.DataFrame) -> None:
         is_outside = self._outside == self._count
@@ -186,7 +186,7 @@ class SeenIds:
         self._written = self._count
 
     def rows_outside_runs(self, bucket: int, buckets: int) -> pl.DataFrame:
-        return self._rows_of(self._entries.take(slice(0, self._outside)), bucket, buckets)
+        return self._select_rows(self._entries.take(slice(0, self._outside)), bucket, buckets)
 
     def leave_runs(self) -> None:
         self._outside = self._count
@@ -202,7 +202,7 @@ class SeenIds:
     def live(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.filter(pl.Series(self._is_live(self._ids(rows))))
 
-    def _rows_of(self, entries: IdHashes, bucket: int, buckets: int) -> pl.DataFrame:
+    def _select_rows(self, entries: IdHashes, bucket: int, buckets: int) -> pl.DataFrame:
         entries = entries.take(rows_in_bucket(entries.hashes, bucket, buckets))
         return self._frame(entries.where(self._is_live(entries)))
 

@@ -157,7 +157,7 @@ class TableSink(ABC, Generic[SpecT, TableT]):
 
     @abstractmethod
     def _system_name(self) -> str:
-        """Return what may be away, for messages."""
+        """Return the name of the server, for messages."""
 
     @abstractmethod
     def _table_name(self, spec: SpecT) -> str:
@@ -188,7 +188,7 @@ class TableSink(ABC, Generic[SpecT, TableT]):
         """Write the rows to new files and commit them with ledger and fence, atomically."""
 
     def _after_commit(self, lane: str, table: TableT, rows: pa.Table) -> None:
-        """Do what a table needs from time to time."""
+        """Do the upkeep of a table."""
 
     # --- the protocol -------------------------------------------------------------------------------------------
 
