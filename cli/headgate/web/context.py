@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +44,6 @@ class ShownApp:
         kafka: KafkaSettings,
         app: ConsoleApp,
         limits: ConsoleLimits,
-        working: Callable[[], AbstractContextManager[None]],
         signing_key: Path | None = None,
     ) -> None:
         self.kafka, self.app, self.limits = kafka, app, limits
@@ -54,7 +53,7 @@ class ShownApp:
         self.alerts = AlertReader(kafka, app.name, limits.scan_records)
         self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
         self.feed = AlertFeed(kafka, app.name)
-        self.backtests = BacktestJobs(working)
+        self.backtests = BacktestJobs()
         self.rate = AlertRate(kafka, app.name, limits.scan_records)
 
     @property
@@ -96,8 +95,10 @@ class Console:
         self._closed = threading.Event()
         self._warming: threading.Thread | None = None
         self._work = threading.BoundedSemaphore(settings.limits.explanations)
+        self._backtests: set[tuple[str, str]] = set()  # whose back-tests run
+        self._lock = threading.Lock()
         kafka, limits, key = settings.kafka, settings.limits, settings.signing_key
-        self.apps = {app.name: ShownApp(kafka, app, limits, self.working, key) for app in settings.apps}
+        self.apps = {app.name: ShownApp(kafka, app, limits, key) for app in settings.apps}
 
     def start(self) -> None:
         """Compute the values of the first pages, in a thread of its own."""
@@ -132,6 +133,23 @@ class Console:
         finally:
             self._work.release()
 
+    @contextmanager
+    def backtesting(self, session: ConsoleSession) -> Iterator[None]:
+        """Hold the place of a person for a back-test. ``ProblemError`` if one of the person runs, or too many."""
+        most, again = self.settings.limits.backtests, {"Retry-After": "10"}
+        with self._lock:
+            if session.person in self._backtests:
+                detail = f"a back-test of {session.subject} runs already; cancel it, or wait for its end"
+                raise ProblemError(503, ProblemCode.BUSY, detail, headers=again)
+            if len(self._backtests) >= most:
+                raise ProblemError(503, ProblemCode.BUSY, f"{most} back-tests run already", headers=again)
+            self._backtests.add(session.person)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._backtests.discard(session.person)
+
     def visible(self, session: ConsoleSession) -> tuple[str, ...]:
         """Return the names of the apps that a session may see."""
         return tuple(name for name in self.apps if session.may(Role.VIEWER, name))
@@ -163,6 +181,12 @@ def get_session(request: Request) -> ConsoleSession:
     return session
 
 
+def get_session_check(request: Request) -> Callable[[], bool]:
+    """Return what says whether the session of a request still holds."""
+    check: Callable[[], bool] = request.scope["session_holds"]
+    return check
+
+
 def get_app(app: str, console: Annotated[Console, Depends(get_console)]) -> ShownApp:
     """Return the app that the path names."""
     return console.app(app)
@@ -181,5 +205,6 @@ def require_role(request: Request) -> None:
 
 
 TheConsole = Annotated[Console, Depends(get_console)]
+TheSessionCheck = Annotated[Callable[[], bool], Depends(get_session_check)]
 TheSession = Annotated[ConsoleSession, Depends(get_session)]
 TheApp = Annotated[ShownApp, Depends(get_app)]

@@ -43,7 +43,8 @@ class ConsoleLimits(Document):
     explain_records: Annotated[Positive, Field(description="Most records of a topic that one explanation reads.")] = (
         200_000
     )
-    explanations: Annotated[Positive, Field(description="Most explanations, tests and back-tests at once.")] = 3
+    explanations: Annotated[Positive, Field(description="Most explanations and tests at once.")] = 3
+    backtests: Annotated[Positive, Field(description="Most back-tests at once, of one person one.")] = 2
     backtest_records: Annotated[Positive, Field(description="Most records that one back-test reads.")] = 1_000_000
     live_pages: Annotated[Positive, Field(description="Most pages that get new alerts at once.")] = 50
     sessions: Annotated[Positive, Field(description="Most sessions; the oldest one ends when another begins.")] = 100

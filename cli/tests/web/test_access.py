@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
+import time
+from urllib.parse import urlsplit
+
 import pytest
 from fastapi.routing import APIRoute
 
@@ -10,7 +14,7 @@ from headgate.web.application import PUBLIC, ROUTERS, build_api
 from headgate.web.settings import ConsoleSettings
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.apps.console_scene import Shown
-from tests.harness.servers.console import ConsoleClient
+from tests.harness.servers.console import ConsoleClient, browser
 
 
 def routes() -> set[tuple[str, str]]:
@@ -79,6 +83,24 @@ def test_the_printed_address_opens_one_session_and_a_secret_of_a_cookie_is_no_to
     assert client.get("/", Authorization=f"Bearer {secret}").status == 401
     token = shown.program.headers["Authorization"].partition(" ")[2]
     assert client.get("/", Cookie=f"{cookie.partition('=')[0]}={token}").status == 401
+
+
+@pytest.mark.kafka
+def test_live_alerts_end_with_the_session(shown: Shown) -> None:
+    client = browser(shown.server)
+    where = urlsplit(shown.server.address)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port or 0, timeout=10)
+    try:
+        connection.request("GET", f"{shown.api}/alerts/live", headers={**client.headers, "Host": where.netloc})
+        live = connection.getresponse()
+        assert (live.status, live.readline()) == (200, b"retry: 2000\n")
+        assert client.send("POST", "/logout", b"", {"Origin": shown.server.address}).status == 303
+        deadline = time.monotonic() + 8
+        while (line := live.readline()) and time.monotonic() < deadline:
+            pass
+        assert line == b"", "it goes on without a session"
+    finally:
+        connection.close()
 
 
 @pytest.mark.kafka

@@ -11,6 +11,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import orjson
 import pytest
 
+from headgate.web.server import ConsoleServer, running
+from headgate.web.settings import ConsoleApp, ConsoleSettings
 from headgate.web.state.alert_rate import AlertRate
 from headgate.web.state.overview import dead_letter_needs, read_process
 from headgate.web.state.values import CodeCount
@@ -18,6 +20,7 @@ from streamcore.control.channel import FileChannel
 from streamcore.control.status import DriverPhase, DriverStatus
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.apps.console_scene import HOSTILE, Shown, send_alert
+from tests.harness.servers.console import program
 
 pytestmark = pytest.mark.kafka
 
@@ -88,10 +91,26 @@ def test_an_alert_is_explained_as_the_command_explains_it(shown: Shown) -> None:
     assert shown.program.get(f"{shown.api}/alerts/{alert['alert_id']}").json == alert
     why = shown.program.get(f"{shown.api}/explanation?target={alert['alert_id']}").json
     assert (why["fired"], why["same"], why["rule"]) == (True, True, "seen")
-    not_fired = shown.program.get(f"{shown.api}/explanation?target=seen&event={quote(shown.app.place(3))}")
-    assert (not_fired.status, not_fired.json["fired"]) == (200, False), "the record is no event"
     unknown = shown.program.get(f"{shown.api}/explanation?target=no-such-rule&event={quote(shown.app.place(0))}")
     assert (unknown.status, unknown.json["code"]) == (422, "cannot_answer")
+
+
+def test_an_event_of_a_topic_that_the_rule_does_not_read_is_not_shown(
+    shown: Shown, kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    settings = tmp_path / "rules.yaml"
+    stream = f"{{schema_file: {Path('streams/shop.yaml').resolve()}, topic: {shown.app.topic}}}"
+    settings.write_text(f"checkpoint: {tmp_path}/checkpoint\nstreams: [{stream}]\n")
+    shown_app = ConsoleApp(name=shown.app.name, settings=settings)
+    with running(ConsoleServer(ConsoleSettings(kafka=kafka, apps=(shown_app,), port=0))) as server:
+        path, client = f"{shown.api}/explanation?target=", program(server)
+        not_fired = client.get(f"{path}seen&event={quote(shown.app.place(3))}")
+        assert (not_fired.status, not_fired.json["fired"]) == (200, False), "the record is no event"
+        for target in ("seen", "seen@1"):
+            assert client.get(f"{path}{target}&event={quote(shown.app.place(0))}").json["fired"]
+            refused = client.get(f"{path}{target}&event={shown.app.name}.control:0:0")
+            assert (refused.status, refused.json["code"]) == (422, "cannot_answer")
+            assert f"reads {shown.app.topic} in app" in refused.json["detail"]
 
 
 def test_dead_letters_are_counted_by_code_and_shown_one_by_one(shown: Shown) -> None:

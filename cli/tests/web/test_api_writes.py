@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
 
 import pytest
 
@@ -128,6 +129,97 @@ def test_a_rule_is_paused_and_rolled_back_under_new_numbers(written: Written) ->
     assert (back.status, back.json["version"]) == (200, 4)
     read = written.client.get(f"{written.api}/turned").json
     assert (read["document"]["where"], read["slots"][0]["mode"]) == ("amount > 1", "live")
+
+
+class Forms(HTMLParser):
+    """The forms of a page: action and entries, by the words on the button."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: dict[str, tuple[str, dict[str, str]]] = {}
+        self._form, self._in_button = ("", dict[str, str]()), False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        own = {name: value or "" for name, value in attrs}
+        self._in_button = tag == "button"
+        if tag == "form":
+            self._form = (own.get("action", ""), {})
+        elif tag == "input" and "name" in own:
+            self._form[1][own["name"]] = own.get("value", "")
+
+    def handle_data(self, data: str) -> None:
+        if self._in_button:
+            self.found.setdefault(data.strip(), self._form)
+            self._in_button = False
+
+
+def begin_trial(written: Written, name: str) -> dict[str, dict[str, object]]:
+    """Publish version 1 live, 2 in shadow, 3 as a draft; return what has a slot."""
+    etag = written.publish(name, If_None_Match="*").headers["etag"]
+    for version, mode in ((2, "shadow"), (3, "draft")):
+        text = write_rule(rule(name, version, where=f"amount > {version}", tests=[]))
+        made = written.client.json("PUT", f"{written.api}/{name}", {"yaml": text, "mode": mode}, If_Match=etag)
+        etag = made.headers["etag"]
+    return slots(written, name)
+
+
+def slots(written: Written, name: str) -> dict[str, dict[str, object]]:
+    """Return the versions of a rule by slot."""
+    return {one["slot"]: one for one in written.client.get(f"{written.api}/{name}").json["slots"]}
+
+
+def press(written: Written, page: str, button: str) -> None:
+    """Send the form of a page that has this button."""
+    address, entries = Forms(written.pages.get(page).text).found[button]
+    assert written.pages.form(address, entries).status == 303
+
+
+@pytest.fixture(scope="module")
+def lanes(written: Written) -> None:
+    ensure_topics(written.kafka, [TopicSpec(f"{written.app}.{lane}", 1) for lane in ("alerts", "shadow")])
+
+
+@pytest.mark.usefixtures("lanes")
+def test_a_trial_is_promoted_as_the_version_that_the_page_shows_and_not_as_the_draft(written: Written) -> None:
+    assert {slot: one["version"] for slot, one in begin_trial(written, "tried").items()} == {
+        "live": 1, "candidate": 2, "draft": 3}  # fmt: skip
+    press(written, f"/apps/{written.app}/rules/tried?tab=trial", "Promote to live")
+    read = written.client.get(f"{written.api}/tried").json
+    assert (read["document"]["where"], read["slots"][0]["mode"]) == ("amount > 2", "live")
+
+
+@pytest.mark.usefixtures("lanes")
+def test_the_end_of_a_trial_leaves_the_live_version_and_no_candidate(written: Written) -> None:
+    begin_trial(written, "ended")
+    page = f"/apps/{written.app}/rules/ended"
+    press(written, f"{page}?tab=trial", "End the trial")
+    assert [*slots(written, "ended")] == ["live"]
+    read = written.client.get(f"{written.api}/ended").json
+    assert (read["document"]["where"], read["slots"][0]["mode"]) == ("amount > 1", "live")
+    shadow = {"yaml": write_rule(rule("alone", tests=[])), "mode": "shadow"}
+    written.client.json("PUT", f"{written.api}/alone", shadow, If_None_Match="*")
+    press(written, f"/apps/{written.app}/rules/alone?tab=trial", "End the trial")
+    assert slots(written, "alone")["live"]["mode"] == "paused"
+
+
+@pytest.mark.usefixtures("lanes")
+def test_a_mode_is_for_the_named_version_or_the_live_one_to_pause(written: Written) -> None:
+    begin_trial(written, "named")
+    path = f"{written.api}/named"
+    etag = written.client.get(path).headers["etag"]
+    for body in ({"mode": "live"}, {"mode": "live", "version": 4}):
+        refused = written.client.json("POST", f"{path}/mode", body, If_Match=etag)
+        assert (refused.status, refused.json["problems"][0]["path"]) == (422, "version")
+        assert "1 (live), 2 (candidate), 3 (draft)" in refused.json["detail"]
+    wider = written.client.json("POST", f"{path}/mode", {"mode": "canary=10%", "version": 2}, If_Match=etag)
+    assert slots(written, "named")["candidate"]["version"] == 4
+    paused = written.client.json("POST", f"{path}/mode", {"mode": "paused"}, If_Match=wider.headers["etag"])
+    assert paused.json["version"] == 5
+    assert written.client.get(path).json["document"]["where"] == "amount > 1"
+    begin_trial(written, "shown")
+    press(written, f"/apps/{written.app}/rules/shown", "Pause")
+    assert written.client.get(f"{written.api}/shown").json["document"]["where"] == "amount > 1"
 
 
 def test_an_app_that_does_not_answer_gives_202(kafka: KafkaSettings) -> None:

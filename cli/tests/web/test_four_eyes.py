@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.rules.publish import AppTopics, ChangeNote, publish
+from headgate.rules.publish import AppTopics, ChangeNote, publish, release_changes
 from headgate.rules.signing import KeyHolder, new_key
+from headgate.web.access.rights import ConsoleSession, Grant
+from headgate.web.access.roles import Role
+from headgate.web.changes.propose import sign_for
+from headgate.web.problems import ProblemError
 from headgate.web.server import ConsoleServer, running
 from headgate.web.settings import ConsoleSettings
 from rulecore.governance.signatures import SigningKey
@@ -67,6 +71,8 @@ def governed(kafka: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> 
     admin, console = KeyHolder("ada", SigningKey(b"a" * 32), app), new_key("console", key_file)
     attests = {"signer": "console", "key": console.public, "role": "approver", "subject": None, "attests": True}
     changes = [
+        *release_changes("first", [rule("released", **PAY)], ()),
+        *release_changes("second", [rule("released", 2, **PAY)], ()),
         admin.signer_change(
             {"signer": "ada", "version": 1, "key": admin.key.public, "role": "admin", "subject": "ada"}
         ),
@@ -142,6 +148,40 @@ def test_shadow_needs_nobody_and_an_emergency_counts_at_once(governed: Governed)
     assert (bad.status, bad.json["code"]) == (422, "invalid_rule")
     assert governed.by("alice").json("POST", f"{path}/{'0' * 32}/decision", {}).status == 403
     assert governed.by("carol").json("POST", f"{path}/{'0' * 32}/decision", {}).status == 404
+
+
+def test_a_release_that_is_rolled_back_waits_for_approval_too(governed: Governed) -> None:
+    path = f"{governed.api}/releases/second"
+    alice = governed.by("alice")
+    etag = alice.get(path).headers["etag"]
+    asked = alice.json("POST", f"{path}/rollback", {"why": "wrong"}, If_Match=etag)
+    assert (asked.status, asked.json["status"], governed.live("released")) == (202, "proposed", [2])
+    form = {"etag": etag, "key": "undo", "why": "wrong"}
+    by_form = alice.form(f"{governed.pages}/releases/second/rollback", form)
+    assert by_form.headers["location"].startswith(f"{governed.pages}/access?decided=")
+    assert "proposed: " in alice.get(by_form.headers["location"]).text
+
+
+def test_the_notice_of_a_decision_is_looked_up(governed: Governed) -> None:
+    governed.put("alice", "noticed", 1)
+    (waiting,) = [one for one in governed.proposals() if "noticed" in str(one["rules"])]
+    form = {"proposal": str(waiting["proposal"]), "why": "seen", "verdict": "approve"}
+    carol = governed.by("carol")
+    decided = carol.form(f"{governed.pages}/access", form)
+    assert decided.status == 303
+    assert "accepted: the proposal counts" in carol.get(decided.headers["location"]).text
+    assert "Call me" not in carol.get(f"{governed.pages}/access?done=Call+me").text
+    assert carol.get(f"{governed.pages}/access?decided=999999").status == 200
+
+
+def test_without_rules_the_console_signs_with_a_role_for_all_rules_or_none() -> None:
+    key = KeyHolder("console", SigningKey(b"c" * 32), "shop")
+    scoped = ConsoleSession("eve", (Grant(Role.PUBLISHER, tags=("payments",)),))
+    with pytest.raises(ProblemError, match="no role"):
+        sign_for(key, scoped, "shop", [])
+    signing = sign_for(key, ConsoleSession("bob", (Grant(Role.AUTHOR),)), "shop", [])
+    assert signing.person is not None
+    assert signing.person.role == "author"
 
 
 def test_policies_signers_and_who_is_asking(governed: Governed) -> None:

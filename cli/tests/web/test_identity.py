@@ -5,8 +5,11 @@ No Kafka: only what is answered before an app is read.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +18,21 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 import requests
 from joserfc.jwk import RSAKey
+from starlette.responses import PlainTextResponse
 
-from headgate.web.access.rights import Grant, find_grants
+from headgate.main import run
+from headgate.web.access.guard import Guard
+from headgate.web.access.identity import Identity
+from headgate.web.access.login import Login
+from headgate.web.access.rights import ConsoleSession, Grant, find_grants
 from headgate.web.access.roles import Role
+from headgate.web.access.sessions import Sessions
 from headgate.web.access.settings import AccessSettings, GrantSettings
 from headgate.web.access.tokens import Provider, TokenVerifier
+from headgate.web.context import Console
 from headgate.web.problems import ProblemError
 from headgate.web.server import ConsoleServer, running
-from headgate.web.settings import ConsoleSettings
+from headgate.web.settings import ConsoleApp, ConsoleSettings
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.servers.console import Answer, ConsoleClient
 from tests.harness.servers.oidc_provider import AUDIENCE, CLIENT, SECRET, OidcProvider, serve_provider
@@ -267,8 +277,6 @@ def test_a_person_without_a_grant_gets_nothing(provider: OidcProvider) -> None:
 
 
 def test_scopes_by_app_tag_and_owner() -> None:
-    from headgate.web.access.rights import ConsoleSession
-
     grants = (
         Grant(Role.VIEWER),
         Grant(Role.PUBLISHER, ("shop",), ("payments",)),
@@ -298,10 +306,140 @@ def test_new_keys_are_fetched_when_a_token_names_them_and_not_more_often(provide
     assert provider.key_requests == before + 1
 
 
-def test_a_session_ends_at_its_time() -> None:
-    from headgate.web.access.rights import ConsoleSession
-    from headgate.web.access.sessions import Sessions
+def test_a_provider_that_fails_is_not_asked_for_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve_provider() as away:
+        asked, now = list[str](), [1_000.0]
+        provider = Provider(away.address, lambda: now[0])
 
+        def fail(_self: OidcProvider, _method: str, path: str, *_rest: object) -> tuple[int, object, str]:
+            asked.append(path)
+            return 500, {}, ""
+
+        monkeypatch.setattr(OidcProvider, "answer", fail)
+        for _ in range(3):
+            with pytest.raises(ProblemError, match="does not answer"):
+                provider.keys()
+            with pytest.raises(ProblemError, match="does not answer"):
+                provider.document()
+        assert len(asked) == 1
+        now[0] += 11
+        with pytest.raises(ProblemError, match="does not answer"):
+            provider.keys(again=True)
+        assert len(asked) == 2
+
+
+def test_one_person_ends_nobody_elses_session() -> None:
+    sessions = Sessions("me", Role.ADMIN, 3, 1)
+    bob = sessions.open(ConsoleSession("bob", (), issuer="i"))
+    alice = [sessions.open(ConsoleSession("alice", (), issuer="i")) for _ in range(5)]
+    assert sessions.by_cookie(bob) is not None
+    assert [sessions.by_cookie(one) is not None for one in alice] == [False, False, False, True, True]
+    carol = sessions.open(ConsoleSession("carol", (), issuer="i"))
+    assert sessions.by_cookie(carol) is not None
+    assert sessions.by_cookie(bob) is None, "the oldest of all"
+
+
+def test_logins_that_never_end_take_no_memory_and_end_no_other(provider: OidcProvider) -> None:
+    access = AccessSettings.model_validate(
+        {
+            "public_address": "https://c.example",
+            "login": {"issuer": provider.address, "client_id": CLIENT},
+            "grants": GRANTS,
+        }
+    )
+    assert access.login is not None
+    now = [1_000.0]
+    login = Login(access, access.login, lambda: now[0])
+    address, sealed = login.begin("/apps/shop")
+    before = {name: repr(one) for name, one in vars(login).items()}
+    assert len(login.begin("/" + "x" * 100_000)[1]) < 4_000, "a browser keeps the cookie"
+    state = parse_qs(urlsplit(address).query)["state"][0]
+    assert {name: repr(one) for name, one in vars(login).items()} == before
+    for secret in (state, address.partition("code_challenge=")[2]):
+        assert secret not in sealed
+    with pytest.raises(ProblemError, match="refuses the login"):
+        login.finish({"state": state}, sealed)
+    for wrong in (sealed[:-1], sealed + "x", "", "a.b.c.d.e", "é"):
+        with pytest.raises(ProblemError, match="not begun here"):
+            login.finish({"state": state}, wrong)
+    with pytest.raises(ProblemError, match="another browser"):
+        login.finish({"state": "é"}, sealed)
+    with pytest.raises(ProblemError, match="not begun here"):
+        Login(access, access.login, lambda: now[0]).finish({"state": state}, sealed)
+    now[0] += 600
+    with pytest.raises(ProblemError, match="took too long"):
+        login.finish({"state": state}, sealed)
+
+
+def set_cookie(guard: Guard, method: str, path: str, headers: dict[str, str]) -> str:
+    """Return the cookie that the guard of https://c.example sets."""
+    sent: list[MutableMapping[str, Any]] = []
+    given = {"Host": "c.example", "Origin": "https://c.example", **headers}
+    raw = [(name.lower().encode(), value.encode()) for name, value in given.items()]
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": raw}
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(guard(scope, receive, send))
+    return str(dict(sent[0]["headers"])[b"set-cookie"].decode())
+
+
+def test_with_https_no_other_host_sets_a_cookie_of_the_console(provider: OidcProvider) -> None:
+    access = {
+        "public_address": "https://c.example",
+        "login": {"issuer": provider.address, "client_id": CLIENT},
+        "grants": GRANTS,
+    }
+    sessions = Sessions("me", Role.ADMIN, 3, 1)
+    guard = Guard(PlainTextResponse("passed"), sessions, (), 1, Identity(AccessSettings.model_validate(access)))
+    own = {"Cookie": f"__Host-{sessions.cookie}={sessions.open(ConsoleSession('ada', ()))}"}
+    begun, ended = (set_cookie(guard, method, path, own) for method, path in (("GET", "/login"), ("POST", "/logout")))
+    assert begun.startswith("__Host-headgate_login=")
+    assert ended.startswith(f"__Host-{sessions.cookie}=")
+    for cookie in (begun, ended):
+        entries = {one.strip().lower() for one in cookie.split(";")[1:]}
+        assert {"secure", "path=/", "httponly"} <= entries, cookie
+        assert not any(one.startswith("domain") for one in entries)
+
+
+def test_a_token_file_that_would_bypass_the_grants_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        access = {
+            "public_address": "https://c.example",
+            "tokens": {"issuer": "https://id.example", "audience": AUDIENCE},
+            "grants": GRANTS,
+        }
+        document = {"kafka": {"bootstrap": "127.0.0.1:1"}, "apps": [{"name": "shop"}], "access": access}
+        settings, token = tmp_path / "console.yaml", tmp_path / "token"
+        settings.write_text(json.dumps({**document, "port": taken.getsockname()[1]}))
+        assert run(["console", "--settings", str(settings), "--token-file", str(token)]) != 0
+    assert "whatever the grants" in capsys.readouterr().err
+    assert not token.exists()
+
+
+def test_back_tests_take_no_place_of_explanations_and_one_person_has_one() -> None:
+    console = Console(ConsoleSettings(kafka=KafkaSettings("127.0.0.1:1"), apps=(ConsoleApp(name="shop"),)))
+    alice, bob, carol = (ConsoleSession(name, ()) for name in ("alice", "bob", "carol"))
+    with console.backtesting(alice):
+        with pytest.raises(ProblemError, match="of alice runs already"), console.backtesting(alice):
+            pass
+        with console.backtesting(bob):
+            with pytest.raises(ProblemError, match="2 back-tests run already"), console.backtesting(carol):
+                pass
+            with console.working(), console.working(), console.working():
+                pass
+    with console.backtesting(alice):
+        pass
+    console.close()
+
+
+def test_a_session_ends_at_its_time() -> None:
     now = [1_000.0]
     sessions = Sessions("me", Role.ADMIN, 2, 1, lambda: now[0])
     secret = sessions.open(ConsoleSession("alice", (), ends_s=1_060.0))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
 from headgate.rules.options import DEFAULT_APP, streams_option
 
@@ -61,6 +62,11 @@ def command(
 
     found = _settings(login, apps, streams, app_settings) if settings is None else _read(settings)
     changes = {name: value for name, value in (("port", port), ("role", role)) if value is not None}
+    if token_file is not None and found.access is not None:
+        raise InputError(
+            f"--token-file {token_file}: the token has the role {found.role.value} for all apps, whatever the grants "
+            "of `access` say; programs send a token of the provider there (access.tokens)"
+        )
     server = ConsoleServer(found if not changes else type(found).model_validate({**dict(found), **changes}))
     if token_file is not None:
         server.write_token(token_file)

@@ -8,6 +8,7 @@ a template should fail to escape it.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from html import escape
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, quote
@@ -29,6 +30,7 @@ LOGIN_PATH, LOGOUT_PATH = "/login", "/logout"
 HEALTH_PATH = "/healthz"
 STATIC = "/static/"
 _LOGIN_COOKIE = "headgate_login"
+_HOST = "__Host-"  # before the name: no other host or path can set the cookie
 _READING = frozenset({"GET", "HEAD"})
 _POLICY = "; ".join(
     (
@@ -55,7 +57,7 @@ SECURITY_HEADERS = {
 
 class Guard:
     """ASGI middleware. ``hosts``: the permitted values of ``Host``. ``identity``: None on a person's own machine. The
-    session is in ``scope["session_of"]``."""
+    session is in ``scope["session_of"]``; ``scope["session_holds"]()`` says later whether it has not ended."""
 
     def __init__(
         self,
@@ -68,7 +70,9 @@ class Guard:
         self._app, self._sessions, self._body_bytes, self._identity = app, sessions, body_bytes, identity
         self._hosts = frozenset(hosts if identity is None else {identity.host})
         self._origin = None if identity is None else identity.access.public_address
-        self._cookie = sessions.cookie if identity is None or not identity.secure else f"__Host-{sessions.cookie}"
+        self._secure = identity is not None and identity.secure
+        prefix = _HOST if self._secure else ""
+        self._cookie, self._login_cookie = f"{prefix}{sessions.cookie}", f"{prefix}{_LOGIN_COOKIE}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is refused, and pass on the others."""
@@ -116,7 +120,7 @@ class Guard:
             self._check_origin(headers, session)
         if scope["path"] == LOGOUT_PATH and scope["method"] == "POST":
             return self._log_out(headers)
-        scope["session_of"] = session
+        scope["session_of"], scope["session_holds"] = session, partial(self._holds, headers)
         return None
 
     def _log_in(self, scope: Scope, headers: Headers) -> Response | None:
@@ -124,29 +128,26 @@ class Guard:
         login = None if self._identity is None else self._identity.login
         if login is None or scope["method"] != "GET" or scope["path"] not in (LOGIN_PATH, CALLBACK):
             return None
-        secure = self._identity is not None and self._identity.secure
         query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
         if scope["path"] == LOGIN_PATH:
-            address, secret = login.begin(query.get("next", "/"))
+            address, sealed = login.begin(query.get("next", "/"))
             answer: Response = RedirectResponse(address, 303)
             # Lax: the browser comes back from the provider's page.
-            answer.set_cookie(
-                _LOGIN_COOKIE, secret, max_age=600, httponly=True, samesite="lax", path=CALLBACK, secure=secure
-            )
+            self._keep_login(answer, sealed)
             return answer
-        session, after = login.finish(query, _read_cookie(headers, _LOGIN_COOKIE) or "")
+        session, after = login.finish(query, _read_cookie(headers, self._login_cookie) or "")
         # A page, not a redirect: a strict cookie is not sent on the way from another site.
         link = escape(after)
         page = f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><a href="{link}">Go on</a>'
         answer = HTMLResponse(page)
-        answer.delete_cookie(_LOGIN_COOKIE, path=CALLBACK)
+        self._keep_login(answer, "")
         self._set_cookie(answer, self._sessions.open(session))
         return answer
 
     def _log_out(self, headers: Headers) -> Response:
         self._sessions.end(_read_cookie(headers, self._cookie) or "")
         answer = RedirectResponse("/", 303)
-        answer.delete_cookie(self._cookie, path="/")
+        self._set_cookie(answer, "")
         return answer
 
     def _without_session(self, scope: Scope) -> Response:
@@ -158,8 +159,16 @@ class Guard:
         raise ProblemError(401, ProblemCode.NO_SESSION, "no session: log in, or send a token of the provider")
 
     def _set_cookie(self, answer: Response, secret: str) -> None:
-        secure = self._identity is not None and self._identity.secure
-        answer.set_cookie(self._cookie, secret, httponly=True, samesite="strict", path="/", secure=secure)
+        """Set the session's cookie; empty: delete it. A browser refuses a change of it that is not ``Secure``, too."""
+        age_s = None if secret else 0
+        answer.set_cookie(self._cookie, secret, age_s, httponly=True, samesite="strict", path="/", secure=self._secure)
+
+    def _keep_login(self, answer: Response, sealed: str) -> None:
+        """Set the cookie of a login that has begun; empty: delete it."""
+        age_s, path = 600 if sealed else 0, "/" if self._secure else CALLBACK
+        answer.set_cookie(
+            self._login_cookie, sealed, age_s, httponly=True, samesite="lax", path=path, secure=self._secure
+        )
 
     def _open(self, scope: Scope) -> Response:
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
@@ -179,6 +188,13 @@ class Guard:
             return self._sessions.by_token(token) if scheme.lower() == "bearer" else None
         cookie = _read_cookie(headers, self._cookie)
         return None if cookie is None else self._sessions.by_cookie(cookie)
+
+    def _holds(self, headers: Headers) -> bool:
+        """Return whether the session of a request that takes long is still there."""
+        try:
+            return self._find_session(headers) is not None
+        except ProblemError:
+            return False
 
     def _check_origin(self, headers: Headers, session: ConsoleSession) -> None:
         """Refuse a change that a page of another origin sends. A browser names the origin of every change; a program

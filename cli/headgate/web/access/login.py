@@ -1,22 +1,24 @@
 """The login of people: OpenID Connect, authorization code flow with PKCE (RFC 7636), state and nonce.
 
-The console keeps what it has asked the provider, by a secret in a cookie of the browser that asked; an answer counts
-once, in the same browser, within ten minutes. The page after the login is one of the console, by its path.
+What the console has asked the provider is in a cookie of the browser that asked, encrypted with a key of this process
+(JWE, RFC 7516), so logins that begin and never end take no memory. An answer counts in the same browser, within ten
+minutes; the provider takes its code once. The page after the login is one of the console, by its path.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final  # claims are JSON of any content
 
 import requests
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.requests_client import OAuth2Session
+from joserfc import jwe
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey
+from pydantic import BaseModel
 
 from headgate.web.access.rights import ConsoleSession, find_grants
 from headgate.web.access.settings import AccessSettings, IssuerSettings, LoginSettings
@@ -25,13 +27,13 @@ from headgate.web.problems import ProblemCode, ProblemError
 
 CALLBACK: Final = "/login/callback"
 _WITHIN_S: Final = 600.0
-_MOST: Final = 1_000  # logins that have begun and not ended
+_PATH_CHARACTERS: Final = 1_000  # of the page after the login: a browser keeps 4 KB of a cookie
+_SEALED: Final = {"alg": "dir", "enc": "A256GCM"}
 _TIMEOUT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    secret: str
+class _Begun(BaseModel):
+    state: str
     nonce: str
     verifier: str
     after: str
@@ -62,38 +64,41 @@ class Login:
         self._callback = f"{access.public_address}{CALLBACK}"
         file = login.client_secret_file
         self._secret = None if file is None else file.read_text().strip()
-        self._begun: dict[str, _Begun] = {}
-        self._lock = threading.Lock()
+        self._key = OctKey.generate_key(256)
 
     def begin(self, after: str) -> tuple[str, str]:
-        """Return the provider's address to go to, and the secret of the browser's cookie. ``after``: the path of the
+        """Return the provider's address to go to, and the content of the browser's cookie. ``after``: the path of the
         page that follows."""
-        secret, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        path = after if after.startswith("/") and not after.startswith(("//", "/\\")) and after.isprintable() else "/"
+        nonce, verifier = (secrets.token_urlsafe(32) for _ in range(2))
+        own = after.startswith("/") and not after.startswith(("//", "/\\")) and after.isprintable()
+        path = after if own and len(after) <= _PATH_CHARACTERS else "/"
         with self._client() as client:
             address, state = client.create_authorization_url(
                 self._provider.document().authorization_endpoint, code_verifier=verifier, nonce=nonce
             )
-        with self._lock:
-            for old in [*self._begun][: max(0, len(self._begun) + 1 - _MOST)]:
-                del self._begun[old]
-            self._begun[state] = _Begun(_digest(secret), nonce, verifier, path, self._now_s())
-        return str(address), secret
+        begun = _Begun(state=state, nonce=nonce, verifier=verifier, after=path, at_s=self._now_s())
+        return str(address), jwe.encrypt_compact(_SEALED, begun.model_dump_json(), self._key)
 
-    def finish(self, answer: Mapping[str, str], secret: str) -> tuple[ConsoleSession, str]:
+    def finish(self, answer: Mapping[str, str], sealed: str) -> tuple[ConsoleSession, str]:
         """Return the session of a login and the page that follows. ``answer``: the parameters of the callback.
         ``ProblemError`` if it is not the answer to what this browser has asked."""
-        with self._lock:
-            begun = self._begun.pop(answer.get("state", ""), None)
+        begun = self._open(sealed)
         if begun is None or begun.at_s + _WITHIN_S <= self._now_s():
-            raise refused("this login was not begun here, was used before or took too long; begin again at /login")
-        if not secrets.compare_digest(begun.secret, _digest(secret)):
-            raise refused("this login was begun in another browser")
+            raise refused("this login was not begun here or took too long; begin again at /login")
+        if not secrets.compare_digest(begun.state.encode(), answer.get("state", "").encode()):
+            raise refused("this login was begun in another browser; begin again at /login")
         if "error" in answer or "code" not in answer:
             raise refused(f"the provider refuses the login: {answer.get('error', 'no code')[:200]}")
         claims = self._verifier.verify(self._id_token(answer["code"], begun.verifier), begun.nonce)
         ends_s = self._now_s() + self._login.session_hours * 3600
         return identify(claims, self._login, self._access, with_cookie=True, ends_s=ends_s), begun.after
+
+    def _open(self, sealed: str) -> _Begun | None:
+        """Return what a cookie has sealed; None if this process has not sealed it."""
+        try:
+            return _Begun.model_validate_json(jwe.decrypt_compact(sealed, self._key).plaintext or b"")
+        except (JoseError, ValueError, KeyError, TypeError):
+            return None
 
     def _id_token(self, code: str, verifier: str) -> str:
         try:
@@ -117,7 +122,3 @@ class Login:
             redirect_uri=self._callback,
             code_challenge_method="S256",
         )
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

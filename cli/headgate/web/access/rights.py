@@ -49,6 +49,15 @@ class ConsoleSession:
         """Return the session of the person of this machine."""
         return cls(subject, (Grant(role),), with_cookie)
 
+    @property
+    def person(self) -> tuple[str, str]:
+        """Who this is: the issuer and its subject."""
+        return self.issuer, self.subject
+
+    def has_ended(self, now_s: float) -> bool:
+        """Return whether its time is over."""
+        return self.ends_s is not None and self.ends_s <= now_s
+
     def role_in(self, app: str | None) -> Role | None:
         """Return the highest role in an app; None without any."""
         held = {one.role for one in self.grants if one.holds_in(app)}

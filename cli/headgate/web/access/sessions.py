@@ -58,12 +58,17 @@ class Sessions:
         return secret
 
     def open(self, session: ConsoleSession) -> str:
-        """Keep a session of a browser, and return its secret. The oldest one ends if there are too many."""
+        """Keep a session of a browser, and return its secret. If there are too many, the oldest one of the same person
+        ends; without one, the oldest of all."""
         secret = secrets.token_urlsafe(32)
         with self._lock:
-            with_cookie = [digest for digest, one in self._open.items() if one.with_cookie]
-            for oldest in with_cookie[: max(0, len(with_cookie) + 1 - self._most)]:
-                del self._open[oldest]
+            now_s = self._now_s()
+            for ended in [digest for digest, one in self._open.items() if one.has_ended(now_s)]:
+                del self._open[ended]
+            with_cookie = {digest: one for digest, one in self._open.items() if one.with_cookie}
+            if len(with_cookie) >= self._most:
+                own = (digest for digest, one in with_cookie.items() if one.person == session.person)
+                del self._open[next(own, next(iter(with_cookie)))]
             self._open[_digest(secret)] = session
         return secret
 
@@ -83,7 +88,7 @@ class Sessions:
     def _find(self, secret: str, *, with_cookie: bool) -> ConsoleSession | None:
         with self._lock:
             found = self._open.get(_digest(secret))
-            if found is not None and found.ends_s is not None and found.ends_s <= self._now_s():
+            if found is not None and found.has_ended(self._now_s()):
                 del self._open[_digest(secret)]
                 return None
         return found if found is not None and found.with_cookie is with_cookie else None

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final  # claims are JSON of any content
+from typing import Any, Final, TypeVar  # claims are JSON of any content
 
 import requests
 from joserfc import jwt
@@ -25,9 +25,11 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 _LEEWAY_S: Final = 60
 _REFRESH_S: Final = 30.0
 _KEPT_S: Final = 3_600.0
+_AGAIN_S: Final = 10.0  # after a failure
 _TIMEOUT_S: Final = 5.0
 _MAX_BYTES: Final = 32_768
 _ANSWER_BYTES: Final = 1 << 20
+_Found = TypeVar("_Found")
 
 
 class ProviderDocument(BaseModel):
@@ -55,21 +57,32 @@ class Provider:
     _document: ProviderDocument | None = None
     _keys: KeySet | None = None
     _fetched_s: float = field(default=-_KEPT_S)
+    _failed_s: float = field(default=-_AGAIN_S)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def document(self) -> ProviderDocument:
         """Return its addresses. ``ProblemError`` if it does not answer."""
         with self._lock:
-            return self._read_document()
+            return self._document or self._ask(self._read_document)
 
     def keys(self, *, again: bool = False) -> KeySet:
         """Return its keys. ``again``: fetch them, unless that was done just now."""
         with self._lock:
             age_s = self.now_s() - self._fetched_s
             if self._keys is None or age_s >= _KEPT_S or (again and age_s >= _REFRESH_S):
-                self._keys = self._read_keys()
+                self._keys = self._ask(self._read_keys)
                 self._fetched_s = self.now_s()
             return self._keys
+
+    def _ask(self, read: Callable[[], _Found]) -> _Found:
+        """Return what it answers. After a failure it is not asked again for some seconds: who waits holds the lock."""
+        if self.now_s() - self._failed_s < _AGAIN_S:
+            raise _away(self.issuer, f"it did not just now, and is asked again after {_AGAIN_S:.0f} s")
+        try:
+            return read()
+        except ProblemError:
+            self._failed_s = self.now_s()
+            raise
 
     def _read_document(self) -> ProviderDocument:
         if self._document is None:

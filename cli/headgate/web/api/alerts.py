@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
@@ -9,16 +10,17 @@ import orjson
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 from pydantic import JsonValue
+from starlette.concurrency import run_in_threadpool
 
 from headgate.web.changes.explain import Question, explain
-from headgate.web.context import TheApp, TheConsole
+from headgate.web.context import TheApp, TheConsole, TheSessionCheck
 from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.newest_first import read_cursor
 from headgate.web.state.values import AlertPage, AlertValue
 
 ROUTER = APIRouter(prefix="/api/v1/apps/{app}", tags=["alerts"])
-_BEAT_S = 15.0
+_BEAT_S = 2.0  # and the longest time for which an ended session gets alerts
 _EVENT_STREAM = "text/event-stream"
 
 
@@ -44,9 +46,10 @@ def list_alerts(
 async def follow_alerts(
     app: TheApp,
     console: TheConsole,
+    session_holds: TheSessionCheck,
     last_event_id: Annotated[str | None, Header(description="Set by a browser that connects again.")] = None,
 ) -> StreamingResponse:
-    """Send each new alert as a server-sent event `alert`, with the alert as JSON."""
+    """Send each new alert as a server-sent event `alert`, with the alert as JSON, until the session ends."""
     if app.feed.pages >= console.settings.limits.live_pages:
         detail = f"{app.feed.pages} pages get live alerts already"
         raise ProblemError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "10"})
@@ -54,7 +57,12 @@ async def follow_alerts(
 
     async def lines() -> AsyncIterator[bytes]:
         yield b"retry: 2000\n: live\n\n"
+        looked_s = time.monotonic()
         async for one in app.feed.alerts(after, _BEAT_S):
+            if one is None or time.monotonic() - looked_s >= _BEAT_S:
+                if not await run_in_threadpool(session_holds):
+                    return
+                looked_s = time.monotonic()
             yield b": still here\n\n" if one is None else _event(*one)
 
     return StreamingResponse(lines(), media_type=_EVENT_STREAM, headers={"X-Accel-Buffering": "no"})

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from headgate.web.api.rules import ChangeBody, TheChange
+from headgate.web.api.rules import ChangeBody, TheChange, answer_outcome
 from headgate.web.changes.release import roll_back_release
 from headgate.web.context import ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
@@ -84,9 +84,7 @@ def read_release(app: TheApp, release: str, response: Response) -> ReleaseValue:
 @ROUTER.post("/{app}/releases/{release}/rollback")
 def undo_release(app: TheApp, release: str, body: ChangeBody, change: TheChange, response: Response) -> OutcomeValue:
     """Publish the rules before a release in one step, as `headgate rules rollback --release` does."""
-    outcome = roll_back_release(app.reader, release, change.terms(body), app.proposals.key)
-    response.status_code = 202 if outcome.status is None else 200
-    return outcome
+    return answer_outcome(response, roll_back_release(app.reader, release, change.terms(body), app.proposals.key))
 
 
 @ROUTER.get("/{app}/lists")

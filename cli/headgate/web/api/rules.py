@@ -60,9 +60,12 @@ class RulePublication(RuleText, ChangeBody):
 
 
 class ModeChange(ChangeBody):
-    """Another mode for the newest version."""
+    """Another mode for a version that has a slot."""
 
     mode: Annotated[str, Field(description="live, shadow, canary=10%, paused, draft or retired.")]
+    version: Annotated[
+        int | None, Field(ge=1, description="The version; null: the only one, or the live one to pause or retire.")
+    ] = None
 
 
 class RollBack(ChangeBody):
@@ -150,19 +153,19 @@ def publish_rule(
     if_none_match: IfNoneMatch = None,
 ) -> OutcomeValue:
     """Check a version of a rule and publish it, as `headgate rules publish` does."""
-    return _answered(response, app.writer.publish(rule, body.yaml, body.mode, change.terms(body, if_none_match)))
+    return answer_outcome(response, app.writer.publish(rule, body.yaml, body.mode, change.terms(body, if_none_match)))
 
 
 @ROUTER.post("/rules/{rule}/mode")
 def set_mode(app: TheApp, rule: str, body: ModeChange, change: TheChange, response: Response) -> OutcomeValue:
-    """Publish the newest version again in another mode, such as paused; its number is the next one."""
-    return _answered(response, app.writer.set_mode(rule, body.mode, change.terms(body)))
+    """Publish a version again in another mode, such as paused; its number is the next one."""
+    return answer_outcome(response, app.writer.set_mode(rule, body.mode, body.version, change.terms(body)))
 
 
 @ROUTER.post("/rules/{rule}/rollback")
 def roll_back_rule(app: TheApp, rule: str, body: RollBack, change: TheChange, response: Response) -> OutcomeValue:
     """Publish an earlier version again under a new number, as `headgate rules rollback` does."""
-    return _answered(response, app.writer.roll_back(rule, body.to, change.terms(body)))
+    return answer_outcome(response, app.writer.roll_back(rule, body.to, change.terms(body)))
 
 
 @ROUTER.get("/rules/{rule}/versions")
@@ -186,8 +189,9 @@ def run_rule_tests(app: TheApp, console: TheConsole, rule: str) -> tuple[TestVal
         return run_tests(snapshot, found)
 
 
-def _answered(response: Response, outcome: OutcomeValue) -> OutcomeValue:
+def answer_outcome(response: Response, outcome: OutcomeValue) -> OutcomeValue:
     """Return the outcome: 200 if the change counts, 202 if the app's answer or an approval is to come."""
     response.status_code = 202 if outcome.status in (None, StatusKind.PROPOSED) else 200
-    response.headers["ETag"] = outcome.etag
+    if outcome.etag:
+        response.headers["ETag"] = outcome.etag
     return outcome

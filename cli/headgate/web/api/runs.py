@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from headgate.web.access.rights import ConsoleSession
 from headgate.web.changes.backtest import BacktestJob, BacktestTask
 from headgate.web.changes.check import check_text
-from headgate.web.context import Console, ShownApp, TheApp, TheConsole
+from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.entity import read_entity
@@ -35,7 +36,7 @@ class NewBacktest(BaseModel):
 
 
 @ROUTER.post("/backtests", status_code=202)
-def begin_backtest(app: TheApp, body: NewBacktest, console: TheConsole) -> BacktestValue:
+def begin_backtest(app: TheApp, body: NewBacktest, console: TheConsole, session: TheSession) -> BacktestValue:
     """Begin a back-test of a version beside the live one; it runs on, and `GET` shows its progress."""
     snapshot = app.snapshot()
     if body.yaml is not None:
@@ -44,7 +45,7 @@ def begin_backtest(app: TheApp, body: NewBacktest, console: TheConsole) -> Backt
         document = snapshot.history.documents.get((body.rule, body.version))
     if document is None:
         raise not_found(f"app {app.name} has no version {body.version} of rule {body.rule}")
-    return start_job(console, app, snapshot, document, body.since).value()
+    return start_job(console, session, app, snapshot, document, body.since).value()
 
 
 @ROUTER.get("/backtests")
@@ -102,11 +103,14 @@ def list_savepoints(app: TheApp) -> tuple[SavepointValue, ...]:
     return tuple(SavepointValue.model_validate(one) for one in found)
 
 
-def start_job(console: Console, app: ShownApp, snapshot: Snapshot, document: Rule, since: str) -> BacktestJob:
+def start_job(
+    console: Console, session: ConsoleSession, app: ShownApp, snapshot: Snapshot, document: Rule, since: str
+) -> BacktestJob:
     """Start a back-test of a rule beside its live version."""
     rules = snapshot.history.rules
     live = rules.live(document.id)
     live = None if live is None or live.rule.version == document.version else live
     new = compile_rule(document, rules.streams, RuleLimits(), snapshot.history.lists.types())
     most = console.settings.limits.backtest_records
-    return app.backtests.start(BacktestTask(app.kafka, app.app, snapshot, new, live, since, most))
+    task = BacktestTask(app.kafka, app.app, snapshot, new, live, since, most)
+    return app.backtests.start(task, console.backtesting(session))

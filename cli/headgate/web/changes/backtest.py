@@ -98,20 +98,19 @@ class BacktestJob:
 
 
 class BacktestJobs:
-    """The back-tests of one app. Thread-safe. ``working``: holds a place for work; it refuses if none is free."""
+    """The back-tests of one app. Thread-safe."""
 
-    def __init__(self, working: Callable[[], AbstractContextManager[None]]) -> None:
-        self._working = working
+    def __init__(self) -> None:
         self._jobs: dict[str, BacktestJob] = {}
         self._lock = threading.Lock()
 
-    def start(self, task: BacktestTask) -> BacktestJob:
-        """Start a back-test. ``ProblemError`` if its range cannot be read, or if as many run as may."""
+    def start(self, task: BacktestTask, place: AbstractContextManager[None]) -> BacktestJob:
+        """Start a back-test. ``place``: is held while it runs; it refuses if none is free. ``ProblemError`` then, or if
+        its range cannot be read."""
         try:
             source, wanted, cut = _range(task)
         except StreamError as error:
             raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
-        place = self._working()
         place.__enter__()
         job = BacktestJob(secrets.token_hex(6), task, total=wanted.records, cut=cut)
         with self._lock:

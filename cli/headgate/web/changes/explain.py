@@ -20,6 +20,7 @@ from headgate.web.settings import ConsoleApp
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import RuleHistory
+from rulecore.streams import stream_names
 from streamcore.kafka.settings import KafkaSettings
 
 
@@ -48,11 +49,30 @@ def explain(known: KnownApp, question: Question, scan: int, rule: Rule | None = 
     instead of the published one. ``ProblemError`` naming what is missing, if the question cannot be answered."""
     from headgate.explain.answer import answer
 
+    if question.event is not None:
+        _check_topic(known, question, rule)
     try:
         with _written(rule) as file:
             return as_json(answer(_query(known, question, scan, file)))
     except (InputError, RuleSetError) as error:
         raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
+
+
+def _check_topic(known: KnownApp, question: Question, rule: Rule | None) -> None:
+    """Refuse an event of a topic that the rule does not read: the console reads with its own login, for everybody who
+    may see the app."""
+    name, _, number = question.target.partition("@")
+    documents = known.history.documents
+    if rule is None and name not in {*(of for of, _ in documents), *(of for of, _ in known.history.rules.rules)}:
+        return  # the explanation says so, and which names are near
+    versions = [one for (of, version), one in documents.items() if of == name and number in ("", str(version))]
+    topics = read_formats(known.app.settings).topics
+    read = {topics.get(one, one) for version in ([rule] if rule else versions) for one in stream_names(version.on)}
+    topic = (question.event or "").partition(":")[0]
+    if topic not in read:
+        of = f"{question.target} reads {', '.join(sorted(read)) or 'none'} in app {known.app.name}"
+        detail = f"event: topic {topic}: {of}; other topics are those of the app's settings file (--app-settings)"
+        raise ProblemError(422, ProblemCode.CANNOT_ANSWER, detail)
 
 
 @contextmanager

@@ -38,9 +38,9 @@ _FILE: Final = "rules"
 def sign_for(key: KeyHolder, session: ConsoleSession, app: str, rules: Iterable[Rule]) -> KeyHolder:
     """Return the key for a person, with the highest role that the person has for all these rules. ``ProblemError``
     without any."""
-    wanted = [*rules]
+    wanted = [(rule.tags, rule.owner) for rule in rules] or [((), "")]
     for role in _SIGNED:
-        if all(session.may_change(Role(role.value), app, rule.tags, rule.owner) for rule in wanted):
+        if all(session.may_change(Role(role.value), app, tags, owner) for tags, owner in wanted):
             return replace(key, person=Person(subject=session.subject, issuer=session.issuer, role=role))
     raise ProblemError(403, ProblemCode.NOT_ALLOWED, f"{session.subject} has no role for these rules")
 

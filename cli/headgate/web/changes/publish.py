@@ -21,9 +21,10 @@ from headgate.web.changes.check import check_text
 from headgate.web.changes.propose import sign_for
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import AppReader, Snapshot
-from headgate.web.state.rule_views import find_etag, find_rule, newest_document
+from headgate.web.state.rule_views import find_etag, find_rule
 from headgate.web.state.values import OutcomeValue
-from rulecore.documents.rule import Rule, canonical_json, parse_mode
+from rulecore.documents.rule import Rule, RuleMode, canonical_json, parse_mode
+from rulecore.documents.slots import Slot
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import roll_back
@@ -71,15 +72,18 @@ class RuleWriter:
 
         return self._change(rule_id, f"publish {mode} {text}", rule, terms)
 
-    def set_mode(self, rule_id: str, mode: str, terms: Terms) -> OutcomeValue:
-        """Publish the newest version again, under a new number, in another mode: pause, disable, go live."""
+    def set_mode(self, rule_id: str, mode: str, version: int | None, terms: Terms) -> OutcomeValue:
+        """Publish a version that has a slot again, under a new number, in another mode: pause, disable, go live.
+
+        ``version`` None: the only one, or the live one to pause or retire.
+        """
 
         def rule(snapshot: Snapshot) -> Rule:
-            newest = newest_document(snapshot, rule_id)
-            numbered = newest.model_copy(update={"version": snapshot.history.newest(rule_id) + 1})
+            chosen = snapshot.history.documents[rule_id, _choose_version(snapshot, rule_id, mode, version)]
+            numbered = chosen.model_copy(update={"version": snapshot.history.newest(rule_id) + 1})
             return _in_mode(numbered, mode)
 
-        return self._change(rule_id, f"mode {mode}", rule, terms)
+        return self._change(rule_id, f"mode {mode} {version}", rule, terms)
 
     def roll_back(self, rule_id: str, to: int | None, terms: Terms) -> OutcomeValue:
         """Publish an earlier version again, under a new number. ``to``: None for the one that was live before."""
@@ -205,6 +209,21 @@ def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:
         who = "" if last is None or last.by is None else f" by {last.by}"
         detail = f"rule {rule_id} was changed meanwhile{who}; its ETag is now {present}"
         raise ProblemError(412, ProblemCode.CHANGED_MEANWHILE, detail, headers={"ETag": present})
+
+
+def _choose_version(snapshot: Snapshot, rule_id: str, mode: str, version: int | None) -> int:
+    """Return the version that gets another mode. ``ProblemError`` if none is named and several could be meant."""
+    slots = find_rule(snapshot, rule_id).slots
+    live = [one for one in slots if one.slot == Slot.LIVE.value]
+    if version is not None:
+        meant = [one for one in slots if one.version == version]
+    else:
+        meant = [*slots] if len(slots) == 1 else live if mode in (RuleMode.PAUSED, RuleMode.RETIRED) else []
+    if not meant:
+        known = ", ".join(f"{one.version} ({one.slot})" for one in slots) or "none; roll back to one"
+        wrong = "name the one that is meant" if version is None else f"{version} has no slot"
+        raise _invalid("version", f"{wrong}: rule {rule_id} has the versions {known}")
+    return meant[0].version
 
 
 def _in_mode(rule: Rule, mode: str) -> Rule:

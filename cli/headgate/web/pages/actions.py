@@ -111,9 +111,11 @@ def replay_dead_letter(
 
 @ROUTER.post("/apps/{app}/rules/{rule}/mode")
 def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
-    """Publish the newest version in another mode."""
+    """Publish the version that the page shows in another mode."""
+    version = form.get("version", "")
     terms = read_terms(console, session, form)
-    return _to_rule(app, app.writer.set_mode(rule, form.get("mode", ""), terms))
+    number = int(version) if version.isdecimal() else None
+    return _to_rule(app, app.writer.set_mode(rule, form.get("mode", ""), number, terms))
 
 
 @ROUTER.post("/apps/{app}/rules/{rule}/rollback")

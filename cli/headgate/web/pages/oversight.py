@@ -15,6 +15,9 @@ from headgate.web.context import TheApp, TheConsole, TheSession
 from headgate.web.pages.forms import Form
 from headgate.web.pages.routes import make_frame
 from headgate.web.rendering import render
+from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.rule_views import list_changes
+from rulecore.documents.status import Subject
 
 ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _ROWS = 100
@@ -22,16 +25,17 @@ _WAIT_MS = 5_000
 
 
 @ROUTER.get("/apps/{app}/access")
-def access_page(app: TheApp, console: TheConsole, session: TheSession, done: str = "") -> str:
-    """Show roles, proposals that wait for approval, policies and signers."""
+def access_page(app: TheApp, console: TheConsole, session: TheSession, decided: int = -1) -> str:
+    """Show roles, proposals that wait for approval, policies and signers. ``decided``: the offset of a decision."""
+    snapshot = app.snapshot()
     command = f"headgate rules proposals --app {app.name}"
-    frame = make_frame(console, session, app.name, "access", "Access", command, done[:200])
+    frame = make_frame(console, session, app.name, "access", "Access", command, _outcome(snapshot, decided))
     return render(
         "access.html",
         frame=frame,
         session=session_value(session),
         governance=governance_value(app),
-        proposals=list_proposals(app.snapshot()),
+        proposals=list_proposals(snapshot),
     )
 
 
@@ -41,8 +45,16 @@ def decide(app: TheApp, form: Form, console: TheConsole, session: TheSession) ->
     refuse = form.get("verdict") == "refuse"
     wait_ms = min(_WAIT_MS, console.settings.limits.wait_ms)
     outcome = app.proposals.decide(form.get("proposal", ""), session, form.get("why", ""), wait_ms, refuse=refuse)
-    done = urlencode({"done": f"{outcome.status or 'sent; no answer yet'}: {outcome.reason or 'the proposal counts'}"})
-    return RedirectResponse(f"/apps/{quote(app.name)}/access?{done}", status_code=303)
+    return RedirectResponse(f"/apps/{quote(app.name)}/access?decided={outcome.offset}", status_code=303)
+
+
+def _outcome(snapshot: Snapshot, offset: int) -> str:
+    """Return the outcome of the decision or proposal at an offset of the control topic; nothing if there is none."""
+    own = (one for one in list_changes(snapshot) if one.offset == offset)
+    found = next((one for one in own if one.subject in (Subject.PROPOSAL, Subject.APPROVAL)), None)
+    if found is None:
+        return ""
+    return f"{found.status}: {found.reason or 'the proposal counts'}" if found.answered else "sent; no answer yet"
 
 
 @ROUTER.get("/apps/{app}/audit")

@@ -23,6 +23,7 @@ from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.releases import find_release, list_releases
 from headgate.web.state.values import ComparedAlert, ReleaseValue
 from rulecore.documents.rule import Rule
+from rulecore.documents.status import StatusKind
 from streamcore.errors import StreamError
 
 ROUTER = APIRouter(prefix="/apps/{app}", include_in_schema=False, default_response_class=HTMLResponse)
@@ -55,7 +56,10 @@ def release_page(app: TheApp, release: str, console: TheConsole, session: TheSes
 def undo_release(app: TheApp, release: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the rules before a release again, in one step."""
     outcome = roll_back_release(app.reader, release, read_terms(console, session, form), app.proposals.key)
-    address = f"/apps/{quote(app.name)}/releases/{quote(outcome.rule, safe='')}?changed={outcome.offset}"
+    home = f"/apps/{quote(app.name)}"
+    if outcome.status == StatusKind.PROPOSED:
+        return RedirectResponse(f"{home}/access?decided={outcome.offset}", status_code=303)
+    address = f"{home}/releases/{quote(outcome.rule, safe='')}?changed={outcome.offset}"
     return RedirectResponse(address, status_code=303)
 
 
@@ -74,14 +78,14 @@ def _differences(snapshot: Snapshot, release: ReleaseValue) -> dict[str, list[ma
 
 
 @ROUTER.post("/backtests")
-def start_backtest(app: TheApp, form: Form, console: TheConsole) -> Response:
+def start_backtest(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Start a back-test of a version of a rule, and show it."""
     snapshot = app.snapshot()
     rule, version = form.get("rule", ""), form.get("version", "")
     document = snapshot.history.documents.get((rule, int(version) if version.isdecimal() else 0))
     if document is None:
         raise not_found(f"app {app.name} has no version {version} of rule {rule}")
-    job = start_job(console, app, snapshot, document, form.get("since", "24h"))
+    job = start_job(console, session, app, snapshot, document, form.get("since", "24h"))
     return RedirectResponse(f"/apps/{quote(app.name)}/backtests/{job.id}", status_code=303)
 
 

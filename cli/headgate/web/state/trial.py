@@ -16,9 +16,10 @@ _MOST = 5_000  # alerts of a lane
 
 
 def on_trial(rule: RuleValue) -> VersionValue | None:
-    """Return the version that is tried: the one in the candidate slot, or one that is in shadow alone."""
+    """Return the version that is tried: the one in the candidate slot, or the live one if it is in shadow alone."""
     candidate = next((one for one in rule.slots if one.slot == Slot.CANDIDATE.value), None)
-    alone = next((one for one in rule.slots if one.mode.startswith(("shadow", "canary"))), None)
+    live = next((one for one in rule.slots if one.slot == Slot.LIVE.value), None)
+    alone = live if live is not None and live.mode.startswith(("shadow", "canary")) else None
     return candidate or alone
 
 
