@@ -71,7 +71,7 @@ def governed(kafka: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> 
     admin, console = KeyHolder("ada", SigningKey(b"a" * 32), app), new_key("console", key_file)
     attests = {"signer": "console", "key": console.public, "role": "approver", "subject": None, "attests": True}
     changes = [
-        *release_changes("first", [rule("released", **PAY)], ()),
+        *release_changes("first", [rule("released", 1, **PAY)], ()),
         *release_changes("second", [rule("released", 2, **PAY)], ()),
         admin.signer_change(
             {"signer": "ada", "version": 1, "key": admin.key.public, "role": "admin", "subject": "ada"}

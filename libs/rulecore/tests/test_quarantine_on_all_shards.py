@@ -112,6 +112,17 @@ def test_all_shards_have_the_same_rules_afterwards_so_that_another_number_of_sha
     assert all(isinstance(kernel, RulesKernel) and "any@1" in kernel.rules.quarantined for kernel in kernels)
 
 
+def test_a_trial_that_comes_before_the_control_record_takes_the_same_slot_on_all_shards() -> None:
+    app = InProcessApp(new_app())
+    _, again = flood(app)
+    trial = rule(2, "any", 2, mode="shadow", **SILENT)
+    app.cut([trial, control_record(3, "quarantine/any@1", again[0].value)], CLOCK)
+    kernels = [shard.kernel for shard in app.shards.values()]
+    slots = [sorted(map(str, kernel.rules.stored)) for kernel in kernels if isinstance(kernel, RulesKernel)]
+    assert len(slots) == SHARDS
+    assert all(one == slots[0] for one in slots)
+
+
 def test_a_new_version_ends_the_quarantine_and_an_older_record_does_not_begin_it_again() -> None:
     app = InProcessApp(new_app())
     _, again = flood(app)

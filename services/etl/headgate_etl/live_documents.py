@@ -148,11 +148,20 @@ def check_fits(before: EtlDocuments, after: EtlDocuments) -> None:
         app = after.app()
     except ConfigError as error:
         raise ConfigError(f"the mapping does not fit:\n{error}") from None
+    old = before.app()
     problems = [
         *_fixed_entries(before.settings, after.settings),
-        *find_differences(before.app(), app, rows=False),
+        *_moved_topics(old, app),
+        *find_differences(old, app, rows=False),
     ]
     reject_differences(problems, _RESTART)
+
+
+def _moved_topics(old: App, new: App) -> Iterator[str]:
+    """Yield the topics whose place among the sources, by which watermarks are stored, would be another."""
+    for topic in dict.fromkeys(old.topics):
+        if topic in new.topics and new.topics.index(topic) != old.topics.index(topic):
+            yield f"topic {topic} would have another place among the sources, behind the new streams"
 
 
 def _fixed_entries(old: EtlDocument, new: EtlDocument) -> Iterator[str]:

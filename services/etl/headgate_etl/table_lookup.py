@@ -22,6 +22,7 @@ from rulecore.mapping.stage import MappingStage
 from rulecore.mapping.types import CODE, REASON, ComputedField
 from streamcore.app import Source
 from streamcore.durations import Milliseconds
+from streamcore.errors import ConfigError
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.schema import BOOLEAN, STRING, Field, StreamSchema, Type
 from streamcore.state import KeyValueTable
@@ -188,8 +189,14 @@ class TableLookupOperator:
         return {"rows": self._stored}
 
     def on_state_loaded(self) -> None:
-        """Build the frame from the loaded rows."""
-        stored = [(key, *orjson.loads(value)) for key, value in self._stored]
+        """Build the frame from the loaded rows. ``ConfigError`` if they were stored with other columns."""
+        named = [(key, orjson.loads(value)) for key, value in self._stored]
+        if other := next((values for _, values in named if values.keys() != self._types.keys()), None):
+            raise ConfigError(
+                f"lookup by {self.spec.key}: its table was stored with {', '.join(other)}, and the document "
+                f"adds {', '.join(self._types)}: take the change back, or start without state and read the topic again"
+            )
+        stored = [(key, *(values[name] for name in self._types)) for key, values in named]
         raw = {KEY: pl.String(), **{name: _stored_type(kind) for name, kind in self._types.items()}}
         typed = [pl.col(KEY), *(pl.col(name).cast(kind) for name, kind in self._types.items())]
         self._frame = pl.DataFrame(stored, schema=raw, orient="row").select(typed)
@@ -207,14 +214,14 @@ class TableLookupOperator:
         if kept.height + written.height > self.spec.max_rows:
             is_known = written[KEY].is_in(self._frame[KEY].implode())
             written = pl.concat([written.filter(is_known), written.filter(~is_known)])
-            room = max(0, self.spec.max_rows - kept.height)
+            room = max(int(is_known.sum()), self.spec.max_rows - kept.height)  # a known key keeps its place
             self._over_limit += max(0, written.height - room)
             written = written.head(room)
         for key in last.filter(pl.col(_GONE))[KEY].to_list():
             self._stored.put(key, None)
         plain = written.cast({name: _stored_type(kind) for name, kind in self._types.items()})
         for key, *values in plain.iter_rows():
-            self._stored.put(key, orjson.dumps(values))
+            self._stored.put(key, orjson.dumps(dict(zip(self._types, values, strict=True))))
         self._frame = pl.concat([kept, written])
 
 

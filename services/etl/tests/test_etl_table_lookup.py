@@ -9,10 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import polars as pl
 import pytest
 
 from headgate_etl.app import build_app
 from headgate_etl.settings import EtlSettings
+from headgate_etl.table_lookup import TableLookup, TableLookupOperator
 from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.errors import ConfigError
 from tests.harness.apps.small_etl import NOW_MS, events, letters, load, rows, run
@@ -118,6 +120,30 @@ def test_fields_of_a_table_may_be_expressions_and_its_size_has_a_limit(tmp_path:
     assert found(output) == {"o0": ("A", "0.00"), "o1": ("B", "1.00"), "o2": (None, None)}
     output = app.cut([*events({"currency": "c"}, first=3), *changes(("a", None), ("c", {}), first=3)], NOW_MS)
     assert found(output) == {"o3": ("C", None)}
+
+
+def test_a_known_key_keeps_its_place_when_the_limit_falls(tmp_path: Path) -> None:
+    app = InProcessApp(build_app(settings(tmp_path)))
+    app.cut(changes(*((key, {"name": key}) for key in "abcd")), NOW_MS)
+    app = InProcessApp(build_app(settings(tmp_path, max_rows=2)), blobs=app.blobs)
+    output = app.cut([*events({"currency": "d"}), *changes(("d", {"name": "new"}), first=4)], NOW_MS + 1)
+    app = InProcessApp(build_app(settings(tmp_path, max_rows=2)), blobs=app.blobs)
+    output += app.cut(events({"currency": "d"}, first=1), NOW_MS + 2)
+    assert found(output) == {"o0": ("new", None), "o1": ("new", None)}
+
+
+def test_a_stored_table_follows_the_order_of_columns_and_no_others(tmp_path: Path) -> None:
+    app = InProcessApp(build_app(settings(tmp_path)))
+    app.cut(changes(("EUR", {"name": "Euro", "price": "1.10"})), NOW_MS)
+    changed = settings(tmp_path)
+    lookup = changed.lookups["money"]
+    others = {"money": lookup.model_copy(update={"adds": ("seen", "price", "name")})}
+    swapped = InProcessApp(build_app(changed.model_copy(update={"lookups": others})), blobs=app.blobs)
+    assert found(swapped.cut(events({"currency": "EUR"}), NOW_MS + 1)) == {"o0": ("Euro", "1.10")}
+    fewer = TableLookupOperator(TableLookup("currency", ("name",), is_needed=False, max_rows=9), {"name": pl.String()})
+    fewer.tables()["rows"].load(pl.DataFrame({"key": ["EUR"], "value": [b'{"name": "Euro", "price": "1.10"}']}))
+    with pytest.raises(ConfigError, match="stored with name, price, and the document adds name: take the change back"):
+        fewer.on_state_loaded()
 
 
 @pytest.mark.parametrize(

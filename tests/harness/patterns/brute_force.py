@@ -91,7 +91,7 @@ def _nothing() -> Iterator[Choice]:
 def _end(items: Sequence[Item], context: Context) -> End:
     last, end = items[-1], End()
     if last.kind == "not_next":
-        end = End(not_next=last.where, greedy=context.get("greedy_first"))
+        end = End(not_next=last.where, greedy=context.get("greedy_first"), lifted_by=context.get("lifted_by"))
     elif last.kind == "not_followed_by":
         end = End(
             last.gap_ms, not_followed_by=last.where, greedy=context.get("greedy"), lifted_by=context.get("lifted_by")
@@ -241,7 +241,8 @@ class BruteForce:
         first = event == before + 1
         if first and any(forbidden(candidate, values) for forbidden in position.forbidden_first):
             return True
-        if first and position.greedy_first and position.greedy_first(candidate, values):
+        lifted_first = position.lifted_by and position.lifted_by(candidate, values)
+        if first and position.greedy_first and position.greedy_first(candidate, values) and not lifted_first:
             return True
         if position.greedy and position.greedy(candidate, values):
             lifted = position.lifted_by and position.lifted_by(self.events[before + 1], values)
@@ -281,7 +282,9 @@ class BruteForce:
             self.prefixes.add(Prefix(taken, min(after, len(self.events)), limit))
             if after < len(self.events) and (limit is None or self.events[after][0] < limit):
                 candidate = self.events[after]
-                if not end.not_next(candidate, values) and not (end.greedy and end.greedy(candidate, values)):
+                lifted = end.lifted_by and end.lifted_by(candidate, values)
+                is_taken = end.greedy and not lifted and end.greedy(candidate, values)
+                if not end.not_next(candidate, values) and not is_taken:
                     self.found.append(Found(candidate[0], after, taken))
             return
         if end.not_followed_by is None:

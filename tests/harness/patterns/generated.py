@@ -217,11 +217,10 @@ def _required(item: Item) -> Item:
 
 
 def _repair(items: list[Item]) -> None:
-    """Leave out what has no declarative meaning: a negation that only optional steps follow, and the end of a greedy
-    loop by ``until`` in front of a negation at the end."""
+    """Leave out what has no declarative meaning: a negation that only optional steps follow."""
     for number, item in enumerate(items):
         rest = items[number + 1 :]
-        if item.kind.startswith("not") and not rest and items[number - 1].greedy:
+        if item.kind == "not_followed_by" and not rest and items[number - 1].greedy:
             items[number - 1] = Item(**{**items[number - 1].__dict__, "until": None})
         if item.kind.startswith("not") and rest and all(i.optional for i in rest):
             items[number + 1] = _required(rest[0])

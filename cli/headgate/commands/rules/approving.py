@@ -150,7 +150,8 @@ def proposals(streams: Path | None, login: KafkaLogin, app: str, server: RemoteA
         return
     kafka, topics = running_app(login, app)
     rules = read_history(kafka, topics, streams, _now_ms()).rules
-    ends = {one.proposal: one.until_ms for one in rules.governance.emergencies.values() if not one.over}
+    running = [one for one in rules.governance.emergencies.values() if not one.over]
+    ends = {proposal: one.until_ms for one in running for proposal in one.proposals}
     rows = [
         (
             name,

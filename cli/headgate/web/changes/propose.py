@@ -113,7 +113,8 @@ def _names(rules: Iterable[Rule], deleted: Iterable[str]) -> set[str]:
 def list_proposals(snapshot: Snapshot) -> list[ProposalValue]:
     """Return the open proposals and the emergencies, the oldest first."""
     rules = snapshot.history.rules
-    ends = {one.proposal: one.until_ms for one in rules.governance.emergencies.values() if not one.over}
+    running = [one for one in rules.governance.emergencies.values() if not one.over]
+    ends = {proposal: one.until_ms for one in running for proposal in one.proposals}
     found = [
         ProposalValue(
             proposal=name,

@@ -36,12 +36,15 @@ class OpenProposal:
 
 @dataclass(frozen=True, slots=True)
 class Emergency:
-    """Versions that count without approval until ``until_ms``, exclusive. ``before``: the canonical JSON of the live
-    version before them. ``over``: it has ended unapproved; no further one begins until somebody else approves."""
+    """Versions that count without approval until ``until_ms``, exclusive.
+
+    ``proposals``: their ids, the newest last. ``before``: the canonical JSON of the live version before them.
+    ``over``: it has ended unapproved; no further one begins until somebody else approves.
+    """
 
     versions: tuple[int, ...]
     until_ms: int
-    proposal: str
+    proposals: tuple[str, ...]
     before: str | None = None
     over: bool = False
 
@@ -75,7 +78,7 @@ class Governance:
             "signers": [write_text(one) for _, one in sorted(self.signers.items())],
             "policies": [write_text(one) for _, one in sorted(self.policies.items())],
             "emergencies": {
-                rule: [list(one.versions), one.until_ms, one.proposal, one.before, one.over]
+                rule: [list(one.versions), one.until_ms, list(one.proposals), one.before, one.over]
                 for rule, one in self.emergencies.items()
             },
             "approved": {rule: list(digests) for rule, digests in self.approved.items()},
@@ -105,7 +108,10 @@ class Governance:
             policies=MappingProxyType({one.policy: one for one in policies}),
             proposals=MappingProxyType(proposals),
             emergencies=MappingProxyType(
-                {rule: Emergency(tuple(one[0]), *one[1:]) for rule, one in state["emergencies"].items()}
+                {
+                    rule: Emergency(tuple(versions), until_ms, tuple(proposals), *others)
+                    for rule, (versions, until_ms, proposals, *others) in state["emergencies"].items()
+                }
             ),
             approved=MappingProxyType({rule: tuple(digests) for rule, digests in state["approved"].items()}),
             closed=MappingProxyType(state["closed"]),

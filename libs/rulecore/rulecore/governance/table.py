@@ -29,6 +29,7 @@ HOUR_MS: Final = 3_600_000
 KEPT_MS: Final = 30 * 24 * HOUR_MS
 _AHEAD_MS: Final = HOUR_MS  # the clock of who signs may be ahead by so much
 _OPEN: Final = 200  # most open proposals
+_OPEN_OF_ONE: Final = 20  # of one person: nobody keeps all others from proposing
 _OPEN_BYTES: Final = 16 << 20
 _SIGNERS: Final = 1_000
 _POLICIES: Final = 100
@@ -130,15 +131,11 @@ class GovernanceTable:
             _check_newer(document.version, self.signers.get(name), f"signer {name}")
             if len(self.signers) >= _SIGNERS and name not in self.signers:
                 raise RuleSetError(f"there are {len(self.signers)} signers, which is the limit")
-            if document.revoked and not self._has_other_admin(name):
-                raise RuleSetError("the last admin cannot be revoked")
+            if not _has_admin({**self.signers, name: document}.values()):
+                raise RuleSetError("the last admin stays one: make another person admin first")
         self.signers[name] = document
         self.touched = True
         return identity
-
-    def _has_other_admin(self, name: str) -> bool:
-        others = (one for one in self.signers.values() if one.signer != name and not one.revoked)
-        return any(one.role is SignerRole.ADMIN for one in others)
 
     def put_policy(self, name: str, key: str, value: bytes | None) -> Identity:
         """Apply the record of a policy."""
@@ -207,12 +204,18 @@ class GovernanceTable:
 
     # --- proposals ----------------------------------------------------------------------------------------------
 
-    def check_new(self, name: str, text: str, at_ms: int) -> None:
-        """Raise ``RuleSetError`` if a proposal is known already, too old, or one too many."""
+    def check_new(self, name: str, at_ms: int) -> None:
+        """Raise ``RuleSetError`` if a proposal is known already, or too old."""
         self._forget()
         if name in self.closed or name in self.proposals:
             raise RuleSetError("this proposal was made before; nothing changed")
         self.check_time(at_ms)
+
+    def check_room(self, text: str, subject: str) -> None:
+        """Raise ``RuleSetError`` if an open proposal of this person would be one too many."""
+        own = sum(one.by == subject for one in self.proposals.values())
+        if own >= _OPEN_OF_ONE:
+            raise RuleSetError(f"{own} proposals of {subject} are open, which is the limit; withdraw some by a refusal")
         if len(self.proposals) >= _OPEN:
             raise RuleSetError(f"{len(self.proposals)} proposals are open, which is the limit; approve or refuse some")
         if sum(len(one.text) for one in self.proposals.values()) + len(text) > _OPEN_BYTES:
@@ -237,7 +240,7 @@ class GovernanceTable:
     def find(self, name: str) -> OpenProposal:
         """Return an open proposal. ``RuleSetError`` without one."""
         found = self.proposals.get(name)
-        if found is None or found.document.at_ms + KEPT_MS <= self.clock_ms:
+        if found is None or (not found.in_force and found.document.at_ms + KEPT_MS <= self.clock_ms):
             raise RuleSetError("there is no such open proposal")
         return found
 
@@ -280,11 +283,13 @@ class GovernanceTable:
         known = self.emergencies.get(rule.id)
         until_ms = self.clock_ms + hours * HOUR_MS
         if known is not None:
-            self.emergencies[rule.id] = replace(known, versions=(*known.versions, rule.version), proposal=proposal)
+            self.emergencies[rule.id] = replace(
+                known, versions=(*known.versions, rule.version), proposals=(*known.proposals, proposal)
+            )
             until_ms = known.until_ms
         else:
             text = None if before is None else before.decode()
-            self.emergencies[rule.id] = Emergency((rule.version,), until_ms, proposal, text)
+            self.emergencies[rule.id] = Emergency((rule.version,), until_ms, (proposal,), text)
         self.touched = True
         return until_ms
 
@@ -297,7 +302,7 @@ class GovernanceTable:
     def end_emergency_of(self, proposal: str) -> None:
         """Let the emergencies of a refused proposal end now."""
         for rule, one in self.emergencies.items():
-            if one.proposal == proposal and not one.over:
+            if proposal in one.proposals and not one.over:
                 self.emergencies[rule] = replace(one, until_ms=self.clock_ms)
                 self.touched = True
 
@@ -306,19 +311,27 @@ class GovernanceTable:
         ended = [(r, e) for r, e in sorted(self.emergencies.items()) if not e.over and e.until_ms <= self.clock_ms]
         for rule, one in ended:
             self.emergencies[rule] = replace(one, over=True)
-            if one.proposal in self.proposals:
-                self.close(one.proposal)
+            for proposal in one.proposals:
+                if proposal in self.proposals:
+                    self.close(proposal)
             self.touched = True
         return ended
 
     def _forget(self) -> None:
-        """Drop old proposals and old ids."""
+        """Drop old proposals, those of emergencies that other versions have replaced, and old ids."""
+        running = {name for one in self.emergencies.values() if not one.over for name in one.proposals}
         for name, one in [*self.proposals.items()]:
-            if one.document.at_ms + KEPT_MS <= self.clock_ms and not one.in_force:
+            is_done = name not in running if one.in_force else one.document.at_ms + KEPT_MS <= self.clock_ms
+            if is_done:
                 self.close(name)
         for name in [name for name, until in self.closed.items() if until <= self.clock_ms]:
             del self.closed[name]
             self.touched = True
+
+
+def _has_admin(signers: Iterable[SignerDocument]) -> bool:
+    """Return whether one of them may sign signers and policies. A console may not: it signs for others."""
+    return any(one.role is SignerRole.ADMIN and not one.revoked and not one.attests for one in signers)
 
 
 def _required(value: bytes | None, what: str) -> bytes:

@@ -7,6 +7,7 @@ of one family is in no network of the other one.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,6 +56,9 @@ class NetworkIndex:
 
 
 def _read(number: int, text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    if re.fullmatch(r"[^/%]*(/[0-9]{1,3})?", text) is None:
+        hint = "such as 10.0.0.0/8; leave out zones and masks"
+        raise ListError(f"entry {number + 1}: {text[:60]!r} is no network, {hint}")
     try:
         return ipaddress.ip_network(text)
     except ValueError:

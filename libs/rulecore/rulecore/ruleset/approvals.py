@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+import orjson
+
 from rulecore.compile.cache import ChangeBytes, with_canonical_bytes
 from rulecore.documents.control_keys import POLICY_KEY, PROPOSAL_KEY, SIGNER_KEY, parse_key
 from rulecore.documents.loading import decode_record
@@ -59,11 +61,13 @@ class Approvals:
         document = read_text(signed.text, ProposalDocument)
         by = self.governance.identify(signed, key, document.app, document.by)
         by.require(SignerRole.AUTHOR, "a proposal")
-        self.governance.check_new(name, signed.text, document.at_ms)
+        self.governance.check_new(name, document.at_ms)
         after, statuses = self._applied(document)
         for change in _changes(document):
             bind_tags(self.versions, self.governance, change)
         need = self.need(document)
+        if need.approvals:
+            self.governance.check_room(signed.text, by.subject)
         if need.approvals and not document.emergency:
             self.governance.open(name, OpenProposal(signed.text, by.subject, need.approvals))
             return [_status(Subject.PROPOSAL, name, StatusKind.PROPOSED, f"needs {need.text}", by.subject)]
@@ -128,7 +132,7 @@ class Approvals:
         known = self.governance.emergencies.get(rule)
         if known is None:  # a rule of the proposal that needs no approval
             return True
-        return known.proposal == name and not known.over and known.until_ms > self.governance.clock_ms
+        return known.proposals[-1] == name and not known.over and known.until_ms > self.governance.clock_ms
 
     # --- what a change needs ------------------------------------------------------------------------------------
 
@@ -245,8 +249,9 @@ def _name(change: RuleChange) -> str:
 
 
 def _held_tags(versions: VersionTable, name: str) -> set[str]:
+    """Return the tags of the present versions, also of those that no longer compile."""
     slots = (VersionSlot(name, slot) for slot in versions.slots.get(name, ()))
-    return {tag for place in slots if place in versions.rules for tag in versions.rules[place].rule.tags}
+    return {tag for place in slots for tag in orjson.loads(versions.stored[place]).get("tags") or ()}
 
 
 def check_change(

@@ -47,9 +47,10 @@ class RuleSet:
     ``epoch`` counts the changes of live and candidate versions; ``revision`` counts all changes. ``stored``: the
     canonical JSON of every version in a slot. ``rules``: the compiled versions; if a stream's schema or a limit changed
     between two starts, a stored version may no longer compile, and is in quarantine until a new version comes.
-    ``quarantined``: the reason, by ``id@version``. ``expired``: the ``id@version`` of versions past their ``effective``
-    end. ``staged``: the parts of releases and backfills that are not yet published, by digest. ``lists``: the types of
-    the lists that rules may use. ``backfills``: the backfills of the last change. ``governance``: who has to agree.
+    ``quarantined``: the reason, by ``id@version``. ``unconfirmed``: those of them of which no control record was read
+    yet: other shards evaluate them. ``expired``: the ``id@version`` of versions past their ``effective`` end.
+    ``staged``: the parts of releases and backfills that are not yet published, by digest. ``lists``: the types of the
+    lists that rules may use. ``backfills``: the backfills of the last change. ``governance``: who has to agree.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -58,6 +59,7 @@ class RuleSet:
     revision: int = 0
     stored: Mapping[VersionSlot, bytes] = field(default_factory=lambda: MappingProxyType({}))
     quarantined: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    unconfirmed: frozenset[str] = frozenset()
     expired: frozenset[str] = frozenset()
     staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     governance: Governance = field(default_factory=Governance)
@@ -107,6 +109,7 @@ class RuleSet:
             revision=header["revision"],
             stored=MappingProxyType(stored),
             quarantined=MappingProxyType(reasons),
+            unconfirmed=frozenset(header.get("unconfirmed", ())),
             expired=frozenset(header["expired"]),
             staged=MappingProxyType(staged),
             governance=Governance.restore(values),
@@ -150,6 +153,8 @@ class RuleSet:
             "quarantined": dict(self.quarantined),
             "expired": sorted(self.expired),
         }
+        if self.unconfirmed:
+            header["unconfirmed"] = sorted(self.unconfirmed)
         pairs = [(f"{_RULE}{position}", value) for position, value in self.stored.items()]
         pairs += [(f"{_STAGED}{digest}", value) for digest, value in self.staged.items()]
         pairs += self.governance.records()
@@ -164,17 +169,20 @@ class RuleSet:
         the next set and its caches.
         """
         arguments = (self, self.lists, tuple(records), clock_ms)
-        if not _LAST or _LAST[0][0] != arguments:
+        last = _LAST[0] if _LAST else None  # read once: a console applies records in several threads
+        if last is None or last[0] != arguments:
             update = self._start_update(clock_ms)
             statuses = [status for record in records for status in update.apply_record(record)]
             statuses += [*update.end_emergencies(), *update.versions.advance_time()]
-            _LAST.append((arguments, self._result(update, statuses)))
-        return _LAST[0][1]
+            last = (arguments, self._result(update, statuses))
+            _LAST.append(last)
+        return last[1]
 
     def _start_update(self, clock_ms: int) -> RuleSetUpdate:
         """Return an update that starts from copies of this set's tables."""
         context = CompileContext.of(self.streams, self.limits, self.lists)
         versions = VersionTable.copy_from(context, clock_ms, self.stored, self.rules, self.quarantined, self.expired)
+        versions.unconfirmed.update(self.unconfirmed)
         return RuleSetUpdate(versions, dict(self.staged), GovernanceTable.copy_from(self.governance, clock_ms))
 
     def at_time(self, clock_ms: int) -> tuple[RuleSet, tuple[RuleStatus, ...]]:
@@ -214,6 +222,7 @@ class RuleSet:
             revision=self.revision + 1,
             stored=MappingProxyType(update.versions.stored),
             quarantined=MappingProxyType(update.versions.quarantined),
+            unconfirmed=frozenset(update.versions.unconfirmed & update.versions.quarantined.keys()),
             expired=frozenset(update.versions.expired),
             staged=MappingProxyType(update.staged),
             governance=update.governance.state() if update.governance.touched else self.governance,
@@ -228,14 +237,17 @@ class RuleSet:
     def quarantine(self, rule: CompiledRule, reason: str) -> RuleSet:
         """Return the set with this version in quarantine, where it is not evaluated. The epoch does not change.
 
-        Return this set if it does not hold the version, or if the version is in quarantine already.
+        Until the control record comes that all shards read, a later version takes the slot that it takes on the shards
+        where nothing has failed. Return this set if it does not hold the version, or if the version is in quarantine
+        already.
         """
         name = version_key(rule.rule)
         if name in self.quarantined or all(c.rule != rule.rule for c in self.rules.values()):
             return self
         reasons = MappingProxyType({**self.quarantined, name: reason[:REASON_CHARACTERS]})
         kept = {key: m for key, m in self._matchers.items() if key[0] != rule.rule.on}
-        return replace(self, quarantined=reasons, _matchers=kept, _with_state_cache=[])
+        unconfirmed = self.unconfirmed | {name}
+        return replace(self, quarantined=reasons, unconfirmed=unconfirmed, _matchers=kept, _with_state_cache=[])
 
     def compute_need(self, proposal: ProposalDocument) -> Need:
         """Return what all changes of a proposal together need now."""

@@ -22,9 +22,10 @@ from rulecore.errors import RuleSetError
 class VersionTable:
     """The versions of all rules by slot, mutable.
 
-    ``stored``: the canonical JSON of each version; ``rules``: the compiled versions. ``quarantined`` and ``expired``
-    are as in ``RuleSet``. ``slots``: the used slots of each rule. ``streams``: the streams whose rules have changed.
-    ``changed``: whether live or candidate versions have changed; ``touched``: whether anything has changed.
+    ``stored``: the canonical JSON of each version; ``rules``: the compiled versions. ``quarantined``, ``unconfirmed``
+    and ``expired`` are as in ``RuleSet``. ``slots``: the used slots of each rule. ``streams``: the streams whose rules
+    have changed. ``changed``: whether live or candidate versions have changed; ``touched``: whether anything has
+    changed.
     """
 
     context: CompileContext
@@ -34,6 +35,7 @@ class VersionTable:
     quarantined: dict[str, str]
     expired: set[str]
     slots: dict[str, set[Slot]]
+    unconfirmed: set[str] = field(default_factory=set)
     streams: set[str] = field(default_factory=set)
     changed: bool = False
     touched: bool = False
@@ -61,6 +63,7 @@ class VersionTable:
             stored=dict(self.stored),
             rules=dict(self.rules),
             quarantined=dict(self.quarantined),
+            unconfirmed=set(self.unconfirmed),
             expired=set(self.expired),
             slots={rule: set(slots) for rule, slots in self.slots.items()},
             streams=set(self.streams),
@@ -84,6 +87,7 @@ class VersionTable:
             note = "nothing changed" if reason is None else "there is no such version"
             return RuleStatus(name, version, StatusKind.QUARANTINED, note, 0, 0, 0)
         self.quarantined[version_key(rules[0])] = reason[:REASON_CHARACTERS]
+        self.unconfirmed.discard(version_key(rules[0]))
         self.streams.add(rules[0].on)
         self.touched = True
         return RuleStatus(name, version, StatusKind.QUARANTINED, reason, 0, 0, 0, mode=rules[0].mode_text)
@@ -136,9 +140,9 @@ class VersionTable:
         self.changed |= slot not in (Slot.DRAFT, Slot.SCHEDULED)
 
     def _is_over(self, rule: CompiledRule) -> bool:
-        """Return whether the version is expired or in quarantine."""
+        """Return whether the version is expired, or in quarantine on all shards."""
         name = version_key(rule.rule)
-        return name in self.expired or name in self.quarantined
+        return name in self.expired or (name in self.quarantined and name not in self.unconfirmed)
 
     def _drop(self, position: VersionSlot) -> None:
         """Remove the version from a slot, if there is one."""

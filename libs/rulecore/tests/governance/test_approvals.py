@@ -276,3 +276,62 @@ def test_the_history_shows_who_really_was() -> None:
     assert history.documents["r", 1].id == "r"
     assert len(history.entries) == len(log) + 1
     assert len(PEOPLE) == len({one.key.public for one in PEOPLE})
+
+
+def test_a_refusal_of_any_of_its_proposals_ends_an_emergency() -> None:
+    rules = with_live(governed())
+    first, record = PUBLISHER.propose(document("r", 2, where="amount > 2", **PAY), at_ms=NOW, emergency=True)
+    rules = after(rules, record)
+    trial = document("r", 3, where="amount > 3", mode={"canary": "10%"}, **PAY)
+    rules = after(rules, PUBLISHER.propose(trial, at_ms=NOW + 1, emergency=True)[1])
+    assert sorted(evaluated_versions(rules)) == [("r", 2), ("r", 3)]
+    rules, _ = rules.apply([APPROVER.approve(first, NOW, verdict="refuse")], NOW)
+    assert [one.rule.where for one in rules.evaluated_rules()] == ["amount > 1"]
+
+
+def test_an_emergency_that_was_signed_long_ago_can_be_refused() -> None:
+    at_ms = NOW - 30 * 24 * HOUR + 60_000
+    name, record = PUBLISHER.propose(document("r", 1, **PAY), at_ms=at_ms, emergency=True)
+    rules = after(governed(), record)
+    assert evaluated_versions(rules) == [("r", 1)]
+    later = NOW + 2 * HOUR
+    rules, answers = rules.apply([APPROVER.approve(name, later, verdict="refuse")], later)
+    assert answers[0].status == "deleted"
+    assert evaluated_versions(rules) == []
+
+
+def test_an_emergency_that_another_version_has_replaced_leaves_no_open_proposal() -> None:
+    first, record = PUBLISHER.propose(document("r", 1, where="amount > 1", **PAY), at_ms=NOW, emergency=True)
+    rules = after(governed(), record)
+    second, record = AUTHOR.propose(document("r", 2, where="amount > 2", **PAY), at_ms=NOW)
+    rules = after(rules, record, APPROVER.approve(second, NOW))
+    assert first in rules.governance.proposals
+    rules = after(rules, AUTHOR.propose(document("r", 3, where="amount > 3", **PAY), at_ms=NOW)[1])
+    assert first not in rules.governance.proposals
+
+
+def test_one_person_does_not_keep_all_others_from_proposing() -> None:
+    rules = governed()
+    for number in range(20):
+        rules = after(rules, AUTHOR.propose(document(f"r{number}", 1, **PAY), at_ms=NOW)[1])
+    refused(rules, AUTHOR.propose(document("more", 1, **PAY), at_ms=NOW)[1], "20 proposals of alice are open")
+    _, status = told(rules, APPROVER.propose(document("more", 1, **PAY), at_ms=NOW)[1])
+    assert status.status == "proposed"
+    at_once = after(rules, PUBLISHER.propose(document("free", 1), at_ms=NOW)[1])
+    assert evaluated_versions(at_once) == [("free", 1)], "it needs no room: no policy is about it"
+
+
+def test_the_last_admin_stays_one() -> None:
+    rules = governed()
+    refused(rules, ADMIN.introduce(ADMIN, 2, role="author"), "the last admin stays one")
+    rules = after(rules, ADMIN.introduce(CONSOLE, 2, role="admin"))  # a console signs no signers
+    refused(rules, ADMIN.introduce(ADMIN, 2, revoked=True), "the last admin stays one")
+
+
+def test_the_tags_of_a_version_that_no_longer_compiles_hold() -> None:
+    rules = with_live(governed())
+    rules = replace(rules, governance=replace(rules.governance, bound={}, approved={}))  # it was live before its policy
+    narrow = {name: schema for name, schema in STREAMS.items() if name != document("r")["on"]}
+    broken = RuleSet.restore(narrow, rules.limits, rules.records())
+    assert not broken.rules
+    refused(broken, put("r", 2), "an approval by another subject")

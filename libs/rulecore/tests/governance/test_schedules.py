@@ -31,7 +31,7 @@ from tests.harness.apps.governed import (
     introduced,
 )
 
-SCHEDULES = int(os.environ.get("HEADGATE_APPROVAL_SCHEDULES", "10000"))
+SCHEDULES = int(os.environ.get("HEADGATE_APPROVAL_SCHEDULES", "2000"))
 _RULES = ("a", "b")
 _LEVELS = {"author": 0, "publisher": 1, "approver": 2, "admin": 3}
 #: Who acts: the signer, and the person for whom a console signs.

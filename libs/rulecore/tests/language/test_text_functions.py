@@ -123,6 +123,12 @@ def test_optional_parts_of_a_time_may_be_missing(times: list[int], length: int) 
         ("2026-07-05 10:17 localtime", "yyyy-MM-dd HH:mm VV", None),
         ("2026-07-05 10:17 ../etc/passwd", "yyyy-MM-dd HH:mm VV", None),
         ("2026-07-05 10:17 NOPE", "yyyy-MM-dd HH:mm zzz", None),
+        ("05 \u017fep 2026", "dd MMM yyyy", None),
+        ("05 sEP 2026", "dd MMM yyyy", "2026-09-05T00:00:00Z"),
+        ("\u017fun 05 07 2026", "EEE dd MM yyyy", None),
+        ("2026-07-05 10:17 (Europe/Berlin)", "yyyy-MM-dd HH:mm[ VV][ (VV)]", "2026-07-05T08:17:00Z"),
+        ("2026-07-05 10:17 Europe/Berlin", "yyyy-MM-dd HH:mm[ VV][ (VV)]", "2026-07-05T08:17:00Z"),
+        ("<2026-07-05>", "<yyyy-MM-dd>", "2026-07-05T00:00:00Z"),
     ],
 )
 def test_a_time_with_optional_parts_and_zones(text: str, pattern: str, iso: str | None) -> None:
@@ -240,6 +246,11 @@ VALUES = st.recursive(
 )
 def test_from_json_is_that_of_the_reference(kind: str, outer: str, texts: list[str]) -> None:
     json_column(outer.format(kind), texts)
+
+
+def test_a_backslash_before_a_u_is_no_half_of_a_character() -> None:
+    texts = [r'["\\ud800"]', r'["\ud800"]']
+    assert json_column("array<string>", texts) == [[r"\ud800"], None]
 
 
 def test_from_json_gives_types_and_guesses_none() -> None:

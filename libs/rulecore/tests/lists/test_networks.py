@@ -69,6 +69,11 @@ def test_an_address_is_found_in_the_longest_prefix(
     ("keys", "message"),
     [
         (["10.0.0.0/8", "ten"], "entry 2: 'ten' is no network, such as 10.0.0.0/8"),
+        (["fe80::1%eth0"], "entry 1: 'fe80::1%eth0' is no network, such as 10.0.0.0/8; leave out zones and masks"),
+        (
+            ["10.0.0.0/0.0.0.255"],
+            "entry 1: '10.0.0.0/0.0.0.255' is no network, such as 10.0.0.0/8; leave out zones and masks",
+        ),
         (["10.0.0.1/8"], "entry 1: 10.0.0.1/8 has bits behind its prefix; did you mean 10.0.0.0/8?"),
         (["2001:db8::/32", "2001:DB8::/32"], "entry 2: the network 2001:db8::/32 is in the list twice"),
         (["10.0.0.1", "10.0.0.1/32"], "entry 2: the network 10.0.0.1/32 is in the list twice"),

@@ -26,7 +26,7 @@ def read_pattern(text: pl.Expr, pattern: TimePattern, zone: str) -> pl.Expr:
     """Return epoch ms; NULL for text that does not follow the pattern. ``zone``: of times without an offset or zone."""
     groups = text.str.extract_groups(pattern.regex() + r"\z")
     if pattern.has("zone"):
-        own = [_group(number).alias(field.symbol) for number, field in _places(pattern, "zone")]
+        own = [_group(number).alias(f"{number} {field.symbol}") for number, field in _places(pattern, "zone")]
         parts = groups.struct.with_fields(_as_iso(pattern).alias("iso"), pl.struct(own).alias("zones"))
         return parts.map_batches(lambda found: _in_own_zones(found, zone), return_dtype=pl.Int64, is_elementwise=True)
     iso = groups.struct.with_fields(_as_iso(pattern).alias("iso")).struct.field("iso")
@@ -35,13 +35,20 @@ def read_pattern(text: pl.Expr, pattern: TimePattern, zone: str) -> pl.Expr:
 
 
 def _in_own_zones(found: pl.Series, zone: str) -> pl.Series:
-    """Return epoch ms of times that name their zones. ``found``: structs of ``iso`` and ``zones``, names by symbol."""
+    """Return epoch ms of times that name their zones.
+
+    ``found``: structs of ``iso`` and ``zones``: names by the number and the symbol of their field.
+    """
     rows = found.struct.unnest().select("iso", "zones").with_row_index("row").unnest("zones")
     symbols = rows.columns[2:]
     times = list[pl.DataFrame]()
     for names, part in rows.group_by(symbols):
         # The first name counts, as the first field of a name does.
-        given = [find_zone(str(name), symbol) for symbol, name in zip(symbols, names, strict=True) if name is not None]
+        given = [
+            find_zone(str(name), symbol.partition(" ")[2])
+            for symbol, name in zip(symbols, names, strict=True)
+            if name is not None
+        ]
         own = given[0] if given else zone
         if own is None:
             ms = pl.lit(None, dtype=pl.Int64)
@@ -81,7 +88,8 @@ def _as_iso(pattern: TimePattern) -> pl.Expr:
     year = _group(of_year) if year_field.symbol != "yy" else pl.lit("20") + _group(of_year)
     month = _group(of_month).str.zfill(2)
     if len(month_field.symbol) > 2:
-        month = _group(of_month).str.head(3).str.to_lowercase().replace_strict(_MONTH_NUMBERS)
+        name = _group(of_month).str.head(3).str.to_lowercase()
+        month = name.replace_strict(_MONTH_NUMBERS, default=None, return_dtype=pl.String)
     hour = part("hour")
     if pattern.has("half of the day"):
         half = pl.coalesce([_group(number) for number, _ in _places(pattern, "half of the day")]).str.to_lowercase()

@@ -60,7 +60,8 @@ class TimeField:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return f"(?i:{'|'.join(names)})"
+    # Spelled out: with (?i) some engines take the long s for an s, and the Kelvin sign for a k.
+    return f"(?:{'|'.join(''.join(f'[{c.upper()}{c.lower()}]' for c in name) for name in names)})"
 
 
 _SYMBOLS = {
@@ -217,7 +218,7 @@ def _build_regex(elements: tuple[Element, ...], escape: str) -> str:
         elif isinstance(element, TimeField):
             parts.append(f"({element.text})")
         else:
-            plain = (c if c.isalnum() or ord(c) > 127 or c in " _" else escape.format(c) for c in element)
+            plain = (c if c.isalnum() or ord(c) > 127 or c in " _<>" else escape.format(c) for c in element)
             parts.append("".join(plain))
     return "".join(parts)
 

@@ -212,7 +212,9 @@ class StateLog:
         blobs.remove(f"log/{sequence - buckets}")
         stored = [log, *run_blobs.values(), *bucket_blobs]
         digest = _digest(self.head.chain, *stored, *(d.encode() for d in cold_blobs))
-        chains = [*self.head.chains, digest][-buckets:]
+        # Without its runs no process catches up from an earlier cut: it loads everything.
+        drops_runs = cold is not None and bool(self.head.runs)
+        chains = [digest] if drops_runs else [*self.head.chains, digest][-buckets:]
         self.head = LogHead(sequence, chains, written, dict(cells), {} if cold is None else cold.to_json(), runs)
         head = self.head.to_json()
         blobs.put(HEAD, head)

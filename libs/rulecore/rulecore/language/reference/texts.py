@@ -167,11 +167,18 @@ def _from_json(expr: Call, text: str, _type: str) -> Value:
         value = json.loads(
             text, object_pairs_hook=_Pairs, parse_int=_Digits, parse_float=_Digits, parse_constant=no_number
         )
-        if re.search(r"\\ud[89a-f]", repr(value)):
+        if _has_surrogates(value):
             return None
         return _of_json(value, expr.type)  # type: ignore[no-any-return]
     except ValueError:
         return None
+
+
+def _has_surrogates(value: Any) -> bool:
+    """Return whether a text or a name in it has half of a surrogate pair, which no UTF-8 has."""
+    if isinstance(value, str):
+        return any("\ud800" <= character <= "\udfff" for character in value)
+    return isinstance(value, list | tuple) and any(map(_has_surrogates, value))
 
 
 def _of_json(value: Any, kind: Type) -> Any:  # noqa: PLR0912 - one case per type
