@@ -231,7 +231,7 @@ REJECTED: dict[str, tuple[dict[str, Any], str]] = {
     "when": (changed(when={"from": "type", "equals": ["order", "offer"]}), "when does not change while the app runs"),
     "deduplicate": (changed(deduplicate="1h"), "deduplicate does not change while the app runs"),
     "version": (changed(1, fields={"x": "long"}), "version 1 is not above version 1, which is in force; raise it"),
-    "no document": ({"name": "orders", "version": 2}, "stream: needs name (text), fields"),
+    "no document": ({"name": "orders", "version": 2}, "stream: needs name (text) and fields"),
     "too many fields": (changed(fields={f"f{n}": "long" for n in range(1_000)}), "between 1 and 1000 fields"),
     "too large": (changed(fields={f"f{n}": "string" for n in range(5_000)}), "bytes, at most 65536"),
 }

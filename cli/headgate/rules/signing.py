@@ -24,7 +24,7 @@ from rulecore.documents.rule import Rule
 from rulecore.errors import RuleSetError
 from rulecore.governance.documents import (
     ApprovalDocument,
-    Person,
+    AttestedPerson,
     PolicyDocument,
     ProposalDocument,
     SignerDocument,
@@ -44,7 +44,7 @@ class KeyHolder:
     signer: str
     key: SigningKey
     app: str
-    person: Person | None = None
+    person: AttestedPerson | None = None
 
     def signer_change(self, entries: Mapping[str, object]) -> ControlChange:
         """Return the record that makes a signer known. ``InputError`` if an entry is wrong."""

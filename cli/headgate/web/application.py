@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from headgate.errors import InputError
 from headgate.web.access.guard import STATIC, Guard
-from headgate.web.access.identity import Identity
+from headgate.web.access.identity import Authenticator
 from headgate.web.access.sessions import Sessions
 from headgate.web.api import alerts, approvals, apps, deadletters, rules, runs
 from headgate.web.context import Console, require_role
@@ -74,7 +74,9 @@ def build_api(console: Console | None) -> FastAPI:
     return app
 
 
-def build(console: Console, sessions: Sessions, hosts: Collection[str], identity: Identity | None = None) -> ASGIApp:
+def build(
+    console: Console, sessions: Sessions, hosts: Collection[str], identity: Authenticator | None = None
+) -> ASGIApp:
     """Return the application with its guard."""
     return Guard(build_api(console), sessions, hosts, console.settings.limits.body_bytes, identity)
 

@@ -15,7 +15,7 @@ import uvicorn
 from headgate.console.messages import Print
 from headgate.errors import InputError
 from headgate.web.access.guard import OPEN_PATH
-from headgate.web.access.identity import Identity
+from headgate.web.access.identity import Authenticator
 from headgate.web.access.sessions import Sessions
 from headgate.web.application import build
 from headgate.web.context import Console
@@ -38,7 +38,7 @@ class ConsoleServer:
         self.sessions = Sessions(subject, settings.role, settings.limits.sessions, port)
         hosts = {f"{host}:{port}", f"localhost:{port}", f"127.0.0.1:{port}"}
         access = settings.access
-        self.identity = None if access is None else Identity(access)
+        self.identity = None if access is None else Authenticator(access)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 build(Console(settings), self.sessions, hosts, self.identity),

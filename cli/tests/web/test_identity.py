@@ -22,8 +22,8 @@ from starlette.responses import PlainTextResponse
 
 from headgate.main import run
 from headgate.web.access.guard import Guard
-from headgate.web.access.identity import Identity
-from headgate.web.access.login import Login
+from headgate.web.access.identity import Authenticator
+from headgate.web.access.login import OidcLogin
 from headgate.web.access.rights import ConsoleSession, Grant, find_grants
 from headgate.web.access.roles import Role
 from headgate.web.access.sessions import Sessions
@@ -349,7 +349,7 @@ def test_logins_that_never_end_take_no_memory_and_end_no_other(provider: OidcPro
     )
     assert access.login is not None
     now = [1_000.0]
-    login = Login(access, access.login, lambda: now[0])
+    login = OidcLogin(access, access.login, lambda: now[0])
     address, sealed = login.begin("/apps/shop")
     before = {name: repr(one) for name, one in vars(login).items()}
     assert len(login.begin("/" + "x" * 100_000)[1]) < 4_000, "a browser keeps the cookie"
@@ -365,7 +365,7 @@ def test_logins_that_never_end_take_no_memory_and_end_no_other(provider: OidcPro
     with pytest.raises(ProblemError, match="another browser"):
         login.finish({"state": "é"}, sealed)
     with pytest.raises(ProblemError, match="not begun here"):
-        Login(access, access.login, lambda: now[0]).finish({"state": state}, sealed)
+        OidcLogin(access, access.login, lambda: now[0]).finish({"state": state}, sealed)
     now[0] += 600
     with pytest.raises(ProblemError, match="took too long"):
         login.finish({"state": state}, sealed)
@@ -395,7 +395,7 @@ def test_with_https_no_other_host_sets_a_cookie_of_the_console(provider: OidcPro
         "grants": GRANTS,
     }
     sessions = Sessions("me", Role.ADMIN, 3, 1)
-    guard = Guard(PlainTextResponse("passed"), sessions, (), 1, Identity(AccessSettings.model_validate(access)))
+    guard = Guard(PlainTextResponse("passed"), sessions, (), 1, Authenticator(AccessSettings.model_validate(access)))
     own = {"Cookie": f"__Host-{sessions.cookie}={sessions.open(ConsoleSession('ada', ()))}"}
     begun, ended = (set_cookie(guard, method, path, own) for method, path in (("GET", "/login"), ("POST", "/logout")))
     assert begun.startswith("__Host-headgate_login=")

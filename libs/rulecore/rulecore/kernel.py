@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 import polars as pl
 
 from rulecore import language as lang
-from rulecore.alerts.alert_rows import alert_rows
 from rulecore.alerts.alerts import AlertContext, event_alert, stateful_alert
 from rulecore.alerts.budgets import firings_within_budget, matches_within_budget
 from rulecore.alerts.dispatch import SUPPRESSED, AlertDispatcher, FiredRule
@@ -53,6 +53,9 @@ from streamcore.state import KeyValueTable, StateTable
 from streamcore.state.scope import REPLICATED, TableScope, keyed_by
 from streamcore.watermark import NO_WATERMARK
 from streamcore.wire.lanes import LATE, Record
+
+if TYPE_CHECKING:
+    from streamcore.wire.lane_rows import LaneRows
 
 _RULES = "rules"
 _GROUPS = "groups"
@@ -231,9 +234,18 @@ class RulesKernel:
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
         records += self._enforce_budgets(cut.next_watermark_ms)
         fields = self.rules.read_fields()
-        rows = alert_rows(records) if self.config.alert_rows else None
-        lanes = () if rows is None else (rows,)
-        return KernelOutput(records, lanes, counters=self._counters(), streams=self.published, fields=fields)
+        return KernelOutput(
+            records, self._alert_rows(records), counters=self._counters(), streams=self.published, fields=fields
+        )
+
+    def _alert_rows(self, records: Sequence[Record]) -> tuple[LaneRows, ...]:
+        """Return the alerts as rows, if sinks take them."""
+        if not self.config.alert_rows:
+            return ()
+        from rulecore.alerts.alert_rows import alert_rows  # with Arrow's compute functions, which few apps need
+
+        rows = alert_rows(records)
+        return () if rows is None else (rows,)
 
     def _union_events(self, events: Mapping[StreamKey, pl.DataFrame]) -> Iterator[tuple[StreamKey, pl.DataFrame]]:
         """Yield the events of each union of streams for each of its keys."""

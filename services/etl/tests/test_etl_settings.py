@@ -81,7 +81,7 @@ def test_the_error_about_a_wrong_mapping_says_what_to_write(mapped: dict[str, st
             {"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}},
             "url or body must have the placeholder {key}",
         ),
-        ({"lookup": {"key": "id", "adds": ["email"]}}, "one of url, postgres and redis is needed"),
+        ({"lookup": {"key": "id", "adds": ["email"]}}, "one of url, postgres, redis and table is needed"),
         ({"lookup": {"postgres": DATABASE | {"query": "select 1"}, "key": "id", "adds": ["email"]}}, "postgres.query"),
         ({"lookup": {"redis": {"host": "h"}, "key": "id", "adds": ["ratio"]}}, "lookup.adds.ratio: is double, and the"),
         ({"lookup": LOOKUP | {"body": "{'a': {key}}"}}, "body: no JSON"),

@@ -111,7 +111,8 @@ FREE = frozenset({"constant", "message", "owner", "description", "tags"}) | _TES
 
 def warm_up() -> None:
     """Run every path once with a valid input, and once with an invalid one."""
-    for text in ("plain", "{[('", "amount > 1", "\x00", "x" * 300_000):
+    searches = ("user_id like '%a%'", "regexp_like(user_id, '(a)+[ab]?')", "user_id like '%a%a_%'")
+    for text in ("plain", "{[('", "amount > 1", *searches, "\x00", "x" * 300_000):
         for place in PLACES:
             _check_in_place(place, text)
         _yaml(text)

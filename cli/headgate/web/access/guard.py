@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.web.access.identity import Identity
+from headgate.web.access.identity import Authenticator
 from headgate.web.access.login import CALLBACK
 from headgate.web.access.rights import ConsoleSession
 from headgate.web.access.sessions import Sessions
@@ -65,7 +65,7 @@ class Guard:
         sessions: Sessions,
         hosts: Collection[str],
         body_bytes: int,
-        identity: Identity | None = None,
+        identity: Authenticator | None = None,
     ) -> None:
         self._app, self._sessions, self._body_bytes, self._identity = app, sessions, body_bytes, identity
         self._hosts = frozenset(hosts if identity is None else {identity.host})

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
-from headgate.web.access.login import Login, identify
+from headgate.web.access.login import OidcLogin, identify
 from headgate.web.access.rights import ConsoleSession
 from headgate.web.access.settings import AccessSettings
 from headgate.web.access.tokens import Provider, TokenVerifier
@@ -21,19 +21,19 @@ _KNOWN: Final = 1_000  # verified tokens that are remembered until they end
 
 
 @dataclass
-class Identity:
+class Authenticator:
     """How people and programs are identified. ``login``: None if only tokens are accepted."""
 
     access: AccessSettings
     now_s: Callable[[], float] = time.time
-    login: Login | None = None
+    login: OidcLogin | None = None
     _verifier: TokenVerifier | None = None
     _known: dict[str, ConsoleSession] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         if self.access.login is not None:
-            self.login = Login(self.access, self.access.login, self.now_s)
+            self.login = OidcLogin(self.access, self.access.login, self.now_s)
         if (tokens := self.access.tokens) is not None:
             self._verifier = TokenVerifier(Provider(tokens.issuer, self.now_s), tokens.audience, self.now_s)
 

@@ -54,7 +54,7 @@ def identify(
     return ConsoleSession(subject, grants, with_cookie, issuer.issuer, ends_s, by_proxy=not with_cookie)
 
 
-class Login:
+class OidcLogin:
     """Logins by one provider. Thread-safe. ``secret``: of the client; empty for a public one."""
 
     def __init__(self, access: AccessSettings, login: LoginSettings, now_s: Callable[[], float] = time.time) -> None:

@@ -28,7 +28,7 @@ from headgate.web.state.values import (
 )
 from rulecore.documents.loading import load_text
 from rulecore.documents.rule import Rule
-from rulecore.governance.documents import Person, SignerRole
+from rulecore.governance.documents import AttestedPerson, SignerRole
 
 _POLL_S: Final = 0.1
 _SIGNED: Final = (SignerRole.ADMIN, SignerRole.APPROVER, SignerRole.PUBLISHER, SignerRole.AUTHOR)
@@ -41,7 +41,7 @@ def sign_for(key: KeyHolder, session: ConsoleSession, app: str, rules: Iterable[
     wanted = [(rule.tags, rule.owner) for rule in rules] or [((), "")]
     for role in _SIGNED:
         if all(session.may_change(Role(role.value), app, tags, owner) for tags, owner in wanted):
-            return replace(key, person=Person(subject=session.subject, issuer=session.issuer, role=role))
+            return replace(key, person=AttestedPerson(subject=session.subject, issuer=session.issuer, role=role))
     raise ProblemError(403, ProblemCode.NOT_ALLOWED, f"{session.subject} has no role for these rules")
 
 

@@ -42,7 +42,7 @@ class SignerRole(enum.StrEnum):
 _LADDER: Final = tuple(SignerRole)
 
 
-class Person(DocumentModel):
+class AttestedPerson(DocumentModel):
     """A person whom a console has identified, and for whom it signs."""
 
     subject: Annotated[PersonName, Field(description="The subject of the token, which never changes.")]
@@ -126,7 +126,7 @@ class ProposalDocument(_Signed):
     why: Annotated[str, Field(max_length=MAX_TEXT, description="The reason.")] = ""
     emergency: Annotated[bool, Field(description="Whether it counts at once, for the hours of the policy.")] = False
     at_ms: Annotated[int, Field(ge=0, description="When it was signed, in epoch milliseconds.")]
-    by: Annotated[Person | None, Field(description="Of a console: the person.")] = None
+    by: Annotated[AttestedPerson | None, Field(description="Of a console: the person.")] = None
 
     @model_validator(mode="after")
     def _check_content(self) -> ProposalDocument:
@@ -145,7 +145,7 @@ class ApprovalDocument(_Signed):
     verdict: Annotated[Literal["approve", "refuse"], Field(description="refuse closes the proposal.")] = "approve"
     why: Annotated[str, Field(max_length=MAX_TEXT, description="The reason.")] = ""
     at_ms: Annotated[int, Field(ge=0, description="When it was signed, in epoch milliseconds.")]
-    by: Annotated[Person | None, Field(description="Of a console: the person.")] = None
+    by: Annotated[AttestedPerson | None, Field(description="Of a console: the person.")] = None
 
 
 _Document = TypeVar("_Document", bound=_Signed)

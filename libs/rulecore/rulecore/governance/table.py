@@ -14,7 +14,7 @@ from typing import Final
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.errors import RuleSetError
 from rulecore.governance.documents import (
-    Person,
+    AttestedPerson,
     PolicyDocument,
     SignerDocument,
     SignerRole,
@@ -37,7 +37,7 @@ _APPROVED: Final = 20  # contents of a rule that are remembered as approved
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SignerIdentity:
     """Whose signature it is. ``subject``: the person; two keys of one subject are one person."""
 
     subject: str
@@ -51,7 +51,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ApprovalNeed:
     """What a change needs: ``approvals`` by others; ``signed``, at least a signature. ``emergency_hours``: how long it
     may count without approvals. ``policies``: the names of those that ask for it."""
 
@@ -112,7 +112,7 @@ class GovernanceTable:
 
     # --- who ----------------------------------------------------------------------------------------------------
 
-    def put_signer(self, name: str, key: str, value: bytes | None) -> Identity:
+    def put_signer(self, name: str, key: str, value: bytes | None) -> SignerIdentity:
         """Apply the record of a signer. The first one signs itself, and has to be an admin."""
         signed = decode_signed(_required(value, "a signer is revoked by a document with revoked: true"))
         document = read_text(signed.text, SignerDocument)
@@ -124,7 +124,7 @@ class GovernanceTable:
             if signed.signer != name or not verify(signed, key, document.key):
                 raise RuleSetError("the first signer signs its own record")
             self.app = document.app
-            identity = Identity(document.subject or name, document.role, name)
+            identity = SignerIdentity(document.subject or name, document.role, name)
         else:
             identity = self.identify(signed, key, document.app, None)
             identity.require(SignerRole.ADMIN, "a signer")
@@ -137,7 +137,7 @@ class GovernanceTable:
         self.touched = True
         return identity
 
-    def put_policy(self, name: str, key: str, value: bytes | None) -> Identity:
+    def put_policy(self, name: str, key: str, value: bytes | None) -> SignerIdentity:
         """Apply the record of a policy."""
         signed = decode_signed(_required(value, "a policy ends by a document with removed: true"))
         document = read_text(signed.text, PolicyDocument)
@@ -152,7 +152,7 @@ class GovernanceTable:
         self.touched = True
         return identity
 
-    def identify(self, signed: SignedText, key: str, app: str, by: Person | None) -> Identity:
+    def identify(self, signed: SignedText, key: str, app: str, by: AttestedPerson | None) -> SignerIdentity:
         """Return who has signed a record. ``by``: the person for whom a console signs. ``RuleSetError`` if the
         signature is not that of a known signer, or the record is one of another app."""
         signer = self.signers.get(signed.signer)
@@ -164,23 +164,23 @@ class GovernanceTable:
         if app != self.app:
             raise RuleSetError(f"the record is one of app {app}; this is {self.app}")
         if signer.subject is not None:
-            return Identity(signer.subject, signer.role, signed.signer)
+            return SignerIdentity(signer.subject, signer.role, signed.signer)
         if by is None:
             raise RuleSetError(f"signer {signed.signer} signs for others, and names nobody")
         role = by.role if signer.role.includes(by.role) else signer.role
-        return Identity(by.subject, role, signed.signer)
+        return SignerIdentity(by.subject, role, signed.signer)
 
     # --- what is needed -----------------------------------------------------------------------------------------
 
-    def need(self, tags: Iterable[str], mode: RuleMode, rule: Rule | None = None) -> Need:
+    def need(self, tags: Iterable[str], mode: RuleMode, rule: Rule | None = None) -> ApprovalNeed:
         """Return what a change needs. ``tags``: those of the new version and of the present ones, so that no version
         escapes by leaving its tag out. ``rule``: the new version; one whose content was approved needs no approval."""
         covering = [one for one in self.policies.values() if not one.removed and one.covers(frozenset(tags))]
         signed = any(one.require == "signed" for one in covering)
         asking = [one for one in covering if one.approvals_for(mode)]
         if not asking or (rule is not None and content_digest(rule) in self.approved.get(rule.id, ())):
-            return Need(signed=signed)
-        return Need(
+            return ApprovalNeed(signed=signed)
+        return ApprovalNeed(
             max(one.approvals_for(mode) for one in asking),
             signed,
             min(one.emergency_hours for one in asking),
@@ -195,7 +195,7 @@ class GovernanceTable:
             self.bound[rule_id] = more
             self.touched = True
 
-    def check_unsigned(self, need: Need, rule_id: str) -> None:
+    def check_unsigned(self, need: ApprovalNeed, rule_id: str) -> None:
         """Raise ``RuleSetError`` if a change that nobody has signed needs more."""
         if need.approvals:
             raise RuleSetError(f"{rule_id} needs {need.text}; headgate rules propose asks for it")
@@ -244,7 +244,7 @@ class GovernanceTable:
             raise RuleSetError("there is no such open proposal")
         return found
 
-    def add_approval(self, name: str, by: Identity) -> OpenProposal:
+    def add_approval(self, name: str, by: SignerIdentity) -> OpenProposal:
         """Count an approval, and return the proposal with it. ``RuleSetError`` if the person has proposed it, or has
         approved it before."""
         proposal = self.find(name)

@@ -32,7 +32,7 @@ from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.governance.documents import ProposalDocument
-from rulecore.governance.table import GovernanceTable, Need
+from rulecore.governance.table import ApprovalNeed, GovernanceTable
 from rulecore.ruleset.approvals import Approvals, apply_changes, check_change, error_text
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import find_stream
@@ -201,7 +201,7 @@ class RuleSetUpdate:
             yield from decode_part_cached(self.staged[digest])
         yield from map(with_canonical_bytes, release.changes)
 
-    def compute_need(self, proposal: ProposalDocument) -> Need:
+    def compute_need(self, proposal: ProposalDocument) -> ApprovalNeed:
         """Return what all changes of a proposal together need."""
         return Approvals(self.versions, self.governance).need(proposal)
 

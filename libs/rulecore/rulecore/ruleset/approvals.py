@@ -25,7 +25,7 @@ from rulecore.errors import ExpressionError, RuleError, RuleSetError
 from rulecore.governance.documents import ApprovalDocument, ProposalDocument, SignerRole, proposal_id, read_text
 from rulecore.governance.signatures import decode_signed
 from rulecore.governance.state import Emergency, OpenProposal
-from rulecore.governance.table import GovernanceTable, Identity, Need
+from rulecore.governance.table import ApprovalNeed, GovernanceTable, SignerIdentity
 from rulecore.ruleset.versions import VersionTable
 
 _RECORD_BYTES: Final = 1 << 20
@@ -113,7 +113,7 @@ class Approvals:
         own = _status(Subject.APPROVAL, name, StatusKind.ACCEPTED, None, who)
         return [own, *(replace(one, by=who) for one in statuses)]
 
-    def _refuse(self, name: str, by: Identity) -> list[RuleStatus]:
+    def _refuse(self, name: str, by: SignerIdentity) -> list[RuleStatus]:
         proposal = self.governance.find(name)
         if by.subject != proposal.by:
             by.require(SignerRole.APPROVER, "a refusal")
@@ -136,15 +136,15 @@ class Approvals:
 
     # --- what a change needs ------------------------------------------------------------------------------------
 
-    def need(self, document: ProposalDocument) -> Need:
+    def need(self, document: ProposalDocument) -> ApprovalNeed:
         """Return what all changes of a proposal together need."""
         needs = (compute_need(self.versions, self.governance, change) for change in _changes(document))
         asking = [one for one in needs if one.approvals]
         if not asking:
-            return Need(signed=True)
+            return ApprovalNeed(signed=True)
         policies = tuple(sorted({name for one in asking for name in one.policies}))
         hours = min(one.emergency_hours for one in asking)
-        return Need(max(one.approvals for one in asking), True, hours, policies)
+        return ApprovalNeed(max(one.approvals for one in asking), True, hours, policies)
 
     def _applied(self, document: ProposalDocument) -> tuple[VersionTable, list[RuleStatus]]:
         """Return the versions after a proposal, and the statuses. ``RuleSetError`` if a change is rejected."""
@@ -156,7 +156,7 @@ class Approvals:
 
     # --- emergencies --------------------------------------------------------------------------------------------
 
-    def _begin_emergency(self, name: str, document: ProposalDocument, need: Need) -> str:
+    def _begin_emergency(self, name: str, document: ProposalDocument, need: ApprovalNeed) -> str:
         if not need.emergency_hours:
             raise RuleSetError(f"policy {', '.join(need.policies)} knows no emergency; the change needs {need.text}")
         asking = [
@@ -224,14 +224,14 @@ def _changes(document: ProposalDocument) -> list[RuleChange]:
     return [*(RuleChange(rule=rule) for rule in document.rules), *(RuleChange(delete=name) for name in document.delete)]
 
 
-def compute_need(versions: VersionTable, governance: GovernanceTable, change: RuleChange) -> Need:
+def compute_need(versions: VersionTable, governance: GovernanceTable, change: RuleChange) -> ApprovalNeed:
     """Return what a change needs by the policies for its tags and those of the present versions of the rule."""
     if not governance.policies:
-        return Need()
+        return ApprovalNeed()
     name = _name(change)
     tags = _held_tags(versions, name).union(governance.bound.get(name, ()))
     if change.rule is None:
-        return governance.need(tags, RuleMode.RETIRED) if versions.slots.get(name) else Need()
+        return governance.need(tags, RuleMode.RETIRED) if versions.slots.get(name) else ApprovalNeed()
     return governance.need(tags.union(change.rule.tags), change.rule.status, change.rule)
 
 

@@ -24,7 +24,7 @@ from rulecore.documents.status import REASON_CHARACTERS, RuleStatus
 from rulecore.errors import RuleError
 from rulecore.governance.documents import ProposalDocument
 from rulecore.governance.state import Governance
-from rulecore.governance.table import GovernanceTable, Need
+from rulecore.governance.table import ApprovalNeed, GovernanceTable
 from rulecore.language import ListType
 from rulecore.lists.list_columns import ListColumn, distinct
 from rulecore.matching.matcher import EventMatcher
@@ -249,7 +249,7 @@ class RuleSet:
         unconfirmed = self.unconfirmed | {name}
         return replace(self, quarantined=reasons, unconfirmed=unconfirmed, _matchers=kept, _with_state_cache=[])
 
-    def compute_need(self, proposal: ProposalDocument) -> Need:
+    def compute_need(self, proposal: ProposalDocument) -> ApprovalNeed:
         """Return what all changes of a proposal together need now."""
         return self._start_update(0).compute_need(proposal)
 

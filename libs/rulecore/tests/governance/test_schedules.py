@@ -253,7 +253,7 @@ def test_the_oracle_sees_each_missing_check(check: str, monkeypatch: pytest.Monk
     off = {
         "unsigned": lambda: monkeypatch.setattr(GovernanceTable, "check_unsigned", lambda *_: None),
         "same subject": lambda: monkeypatch.setattr(GovernanceTable, "add_approval", _count_all),
-        "role": lambda: monkeypatch.setattr(table.Identity, "require", lambda *_: None),
+        "role": lambda: monkeypatch.setattr(table.SignerIdentity, "require", lambda *_: None),
         "signature": lambda: monkeypatch.setattr(table, "verify", lambda *_: True),
         "end": lambda: monkeypatch.setattr(GovernanceTable, "take_ended", lambda _: []),
         "second emergency": lambda: monkeypatch.setattr(GovernanceTable, "check_emergency", _forget_emergency),

@@ -23,7 +23,7 @@ _MERGED = "+"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class IdRun:
     """A run in a head. ``name``: the number of the cut that wrote it; of a merged run that of its newest part, marked.
     ``rows``: their number. ``newest_ms``: by table, the time of the row that expires last."""
 
@@ -32,7 +32,7 @@ class Run:
     newest_ms: Mapping[str, int]
 
     @classmethod
-    def of(cls, sequence: int, frames: Mapping[str, pl.DataFrame], tables: Mapping[str, RunTable]) -> Run:
+    def of(cls, sequence: int, frames: Mapping[str, pl.DataFrame], tables: Mapping[str, RunTable]) -> IdRun:
         """Return the run of the new rows of a cut, by table."""
         return cls(str(sequence), sum(rows.height for rows in frames.values()), _newest(frames, tables))
 
@@ -51,7 +51,7 @@ class Run:
         return all(tables[name].is_expired(newest_ms) for name, newest_ms in self.newest_ms.items())
 
 
-def choose_small(runs: Sequence[Run], before: int, most: int) -> Sequence[Run]:
+def choose_small(runs: Sequence[IdRun], before: int, most: int) -> Sequence[IdRun]:
     """Return the runs to merge: the oldest small ones if there are more than ``most``, else none.
 
     ``before``: runs of this cut and later ones stay, for tables a few cuts behind to catch up.
@@ -67,8 +67,8 @@ def choose_small(runs: Sequence[Run], before: int, most: int) -> Sequence[Run]:
 
 
 def merge_runs(
-    runs: Sequence[Run], contents: Sequence[Mapping[str, pl.DataFrame]], tables: Mapping[str, RunTable]
-) -> tuple[Run, dict[str, pl.DataFrame]]:
+    runs: Sequence[IdRun], contents: Sequence[Mapping[str, pl.DataFrame]], tables: Mapping[str, RunTable]
+) -> tuple[IdRun, dict[str, pl.DataFrame]]:
     """Return the run in place of these ones, and its rows: those of them that may still have an effect."""
     merged = {}
     for name in sorted({name for frames in contents for name in frames}):
@@ -76,8 +76,8 @@ def merge_runs(
         if rows.height:
             merged[name] = rows
     last = max(run.sequence for run in runs)
-    of = Run.of(last, merged, tables)
-    return Run(f"{last}{_MERGED}", of.rows, of.newest_ms), merged
+    of = IdRun.of(last, merged, tables)
+    return IdRun(f"{last}{_MERGED}", of.rows, of.newest_ms), merged
 
 
 def _newest(frames: Mapping[str, pl.DataFrame], tables: Mapping[str, RunTable]) -> dict[str, int]:

@@ -47,7 +47,7 @@ from streamcore.state.cold.cold_state import EVICTED, ColdState
 from streamcore.state.frame_codec import pack, unpack
 from streamcore.state.log_copies import LogCopies
 from streamcore.state.row_versions import VERSION
-from streamcore.state.runs import Run, choose_small, merge_runs
+from streamcore.state.runs import IdRun, choose_small, merge_runs
 from streamcore.state.table import HASH, RunTable, StateTable
 
 #: Rows by table.
@@ -73,7 +73,7 @@ class LogHead:
     written: list[int] = field(default_factory=list)
     cells: Mapping[str, object] = field(default_factory=dict)
     cold: Mapping[str, object] = field(default_factory=dict)
-    runs: Sequence[Run] = ()
+    runs: Sequence[IdRun] = ()
 
     def to_json(self) -> bytes:
         """Return the head as stored."""
@@ -99,7 +99,7 @@ class LogHead:
                 f"shard state has format {document.get('format')!r}; this version reads {FORMAT} to {RUNS_FORMAT}"
             )
         known = {part: document[part] for part in ("sequence", "chains", "written", "cells")}
-        runs = tuple(Run(*one) for one in document.get("runs", ()))
+        runs = tuple(IdRun(*one) for one in document.get("runs", ()))
         return cls(**known, cold=document.get("cold", {}), runs=runs)
 
     @property
@@ -228,13 +228,13 @@ class StateLog:
 
     def _write_runs(
         self, blobs: BlobStore, new: Frames, tables: Mapping[str, RunTable], *, keeps: bool
-    ) -> tuple[tuple[Run, ...], dict[str, bytes]]:
+    ) -> tuple[tuple[IdRun, ...], dict[str, bytes]]:
         """Return the runs after this cut, and the blobs that it writes for them. ``new``: the new rows by table;
         ``keeps``: whether there are runs from this cut on."""
         sequence, oldest_behind = self.head.sequence + 1, self.head.sequence + 1 - len(self.head.written)
         runs, written = [*self.head.runs], dict[str, bytes]()
         if new:
-            runs.append(Run.of(sequence, new, tables))
+            runs.append(IdRun.of(sequence, new, tables))
             written[runs[-1].blob] = pack(new)
         gone = [run for run in runs if not keeps or run.is_expired(tables)]
         runs = [run for run in runs if run not in gone]

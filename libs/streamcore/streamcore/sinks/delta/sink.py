@@ -55,7 +55,7 @@ from streamcore.sinks.delta.schema import in_delta
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.table import OpenTable
 from streamcore.sinks.lake.rows import partitions
-from streamcore.sinks.lake.table_sink import LaneTable, TableSink
+from streamcore.sinks.lake.table_sink import OpenLane, TableSink
 from streamcore.sinks.sink import SinkHooks
 from streamcore.storage.checked_json import DIGEST_DIGITS
 
@@ -125,12 +125,12 @@ class DeltaSink(TableSink[DeltaTableSpec, OpenTable]):
         if recorded != epoch:
             table.write_marks(mark)
 
-    def _steps_3_and_4(self, lane: str, table: OpenTable, missing: list[pa.Field]) -> LaneTable[OpenTable]:
+    def _steps_3_and_4(self, lane: str, table: OpenTable, missing: list[pa.Field]) -> OpenLane[OpenTable]:
         if missing:
             table.add_columns(missing, self._fence_mark(lane))
             table = self._load(table.spec) or table
         batch, digest = (table.transaction(name) for name in self._ledger_ids(lane))
-        return LaneTable(table, None if batch is None else CutId(batch, f"{digest or 0:0{DIGEST_DIGITS}x}"))
+        return OpenLane(table, None if batch is None else CutId(batch, f"{digest or 0:0{DIGEST_DIGITS}x}"))
 
     def _commit(self, lane: str, table: OpenTable, cut: CutId, rows: pa.Table) -> None:
         table.append(rows, self._marks(lane, cut))

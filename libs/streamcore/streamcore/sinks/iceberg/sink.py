@@ -38,7 +38,7 @@ from streamcore.errors import Fenced, Retryable
 from streamcore.sinks.iceberg.schema import add_columns_sql, in_iceberg
 from streamcore.sinks.iceberg.settings import IcebergSettings, IcebergTableSpec
 from streamcore.sinks.iceberg.table import OpenIcebergTable, open_catalog
-from streamcore.sinks.lake.table_sink import LaneTable, TableSink
+from streamcore.sinks.lake.table_sink import OpenLane, TableSink
 from streamcore.sinks.sink import SinkHooks
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ class IcebergSink(TableSink[IcebergTableSpec, OpenIcebergTable]):
         if epoch != mine:
             table.append(table.columns.empty_table(), *self._entries(lane, None))
 
-    def _steps_3_and_4(
-        self, lane: str, table: OpenIcebergTable, missing: list[pa.Field]
-    ) -> LaneTable[OpenIcebergTable]:
+    def _steps_3_and_4(self, lane: str, table: OpenIcebergTable, missing: list[pa.Field]) -> OpenLane[OpenIcebergTable]:
         assert self._owner is not None, "opened with an owner"
         if missing:
             table.add_columns(missing)
@@ -107,7 +105,7 @@ class IcebergSink(TableSink[IcebergTableSpec, OpenIcebergTable]):
         epoch, last = self._read_ledger(table, lane)
         if epoch != self._owner.epoch:
             raise Retryable(f"iceberg table {table.spec.table}: epoch {epoch} took lane {lane} meanwhile")
-        return LaneTable(table, last)
+        return OpenLane(table, last)
 
     def _commit(self, lane: str, table: OpenIcebergTable, cut: CutId, rows: pa.Table) -> None:
         table.append(rows, *self._entries(lane, cut))

@@ -86,7 +86,7 @@ SpecT = TypeVar("SpecT", bound=LakeTableSpec)
 
 
 @dataclass(slots=True)
-class LaneTable(Generic[TableT]):
+class OpenLane(Generic[TableT]):
     """A lane's table as it was last read. ``last``: the last cut that this epoch wrote to it, or None."""
 
     table: TableT
@@ -123,7 +123,7 @@ class TableSink(ABC, Generic[SpecT, TableT]):
         self._hooks = hooks or SinkHooks()
         self._system = sink_dependency(f"{self._system_name()} of sink {name}")
         self._owner: WriterId | None = None
-        self._lanes: dict[str, LaneTable[TableT]] = {}
+        self._lanes: dict[str, OpenLane[TableT]] = {}
 
     @property
     def name(self) -> str:
@@ -180,7 +180,7 @@ class TableSink(ABC, Generic[SpecT, TableT]):
         """Commit this epoch, unless the table has it. Raise ``Fenced`` if a later epoch owns the lane."""
 
     @abstractmethod
-    def _steps_3_and_4(self, lane: str, table: TableT, missing: list[pa.Field]) -> LaneTable[TableT]:
+    def _steps_3_and_4(self, lane: str, table: TableT, missing: list[pa.Field]) -> OpenLane[TableT]:
         """Add the columns; return the table as it is then, with the last cut of this epoch."""
 
     @abstractmethod
