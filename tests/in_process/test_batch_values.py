@@ -130,6 +130,7 @@ def test_one_record_is_never_divided() -> None:
     assert ingest.counters["divided_batches.wide"] == 2
 
 
+@pytest.mark.slow
 def test_what_rules_write_does_not_depend_on_the_limit() -> None:
     draw = random.Random(3)
     divided, whole = InProcessApp(make_app(max_batch_values=8)), InProcessApp(make_app())

@@ -190,6 +190,7 @@ def run_with_all_columns(names: list[str]) -> None:
     assert all(event["event"].keys() == set({"pay": PAY, "login": LOGIN}[event["stream"]].names) for event in late)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_event_ids", [1_000, 2])
 @pytest.mark.parametrize("names", [["event"], ["message", "count"], [*RULES]], ids="-".join)
 def test_output_of_a_stream_whose_copies_are_removed_is_the_same_with_all_columns(

@@ -251,6 +251,7 @@ def test_no_page_can_be_framed_and_no_answer_is_kept(reached: Reached) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.slow
 def test_a_role_holds_in_its_apps(reached: Reached) -> None:
     token, paused = f"Bearer {reached.provider.token()}", {"mode": "paused"}
     in_lab = reached.client.json("POST", f"{APPS}/lab/rules/r/mode", paused, Authorization=token)

@@ -63,6 +63,7 @@ def test_a_row_has_the_last_value_of_its_key_of_the_same_cut_and_before(tmp_path
     assert [row["seen"] for row in rows(output) if row["id"] == "o0"] == ["2026-01-05T10:17:00+00:00"]
 
 
+@pytest.mark.slow
 def test_many_changes_are_those_of_a_dictionary_also_after_restarts(tmp_path: Path) -> None:
     draw, app = Random(7), InProcessApp(build_app(settings(tmp_path)))
     table: dict[str, tuple[str, Decimal]] = {}

@@ -164,6 +164,7 @@ def test_a_batch_of_several_slices_finds_what_its_rows_find_alone(monkeypatch: p
     assert len(whole) > 300
 
 
+@pytest.mark.slow
 def test_every_imported_sigma_rule_fires_and_matches_what_the_reference_says() -> None:
     cases = sigma_cases(60, seed=7)
     rules = import_cases(cases)
@@ -184,6 +185,7 @@ def test_a_column_that_is_only_read_in_lower_case_is_found_and_may_be_missing() 
     assert [number for number, _ in matches.failed] == [1]
 
 
+@pytest.mark.slow
 def test_candidates_are_few() -> None:
     cases = sigma_cases(200, seed=3)
     matches = EventMatcher(import_cases(cases)).match(process_events(cases, 1_000, seed=4, share=0.0)[200:])
