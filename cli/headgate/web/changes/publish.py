@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headgate.rules.publish import ChangeNote, ControlChange, ControlResponse, rule_change, write_changes
@@ -100,22 +100,15 @@ class RuleWriter:
     # --- the way of a change ------------------------------------------------------------------------------------
 
     def _change(self, rule_id: str, what: str, make: Callable[[Snapshot], Rule], terms: Terms) -> OutcomeValue:
-        digest = change_digest(rule_id, what)
-        with self._reader.lock:
-            snapshot = self._reader.snapshot()
-            earlier = find_request(snapshot, terms, digest)
-            offset = -1 if earlier is None else earlier
-            if earlier is None:
-                _check_etag(snapshot, rule_id, terms)
-                rule = make(snapshot)
-                check_scope(snapshot, rule, terms.by)
-                request = None if terms.key is None else f"{terms.key} {digest}"
-                note = ChangeNote(terms.by.subject, terms.why, request)
-                topics = self._reader.topics
-                (position,) = write_changes(self._reader.kafka, topics, [self._record(rule, terms)], note)
-                offset = position.offset
+        def changes(snapshot: Snapshot) -> list[ControlChange]:
+            _check_etag(snapshot, rule_id, terms)
+            rule = make(snapshot)
+            check_scope(snapshot, rule, terms.by)
+            return [self._record(rule, terms)]
+
+        offset, repeated = write_once(self._reader, terms, change_digest(rule_id, what), changes)
         what_changed = (Subject.RULE, rule_id)
-        return await_outcome(self._reader, what_changed, offset, terms, repeated=earlier is not None, now_s=self._now_s)
+        return await_outcome(self._reader, what_changed, offset, terms, repeated=repeated, now_s=self._now_s)
 
     def _record(self, rule: Rule, terms: Terms) -> ControlChange:
         if self._key is None:
@@ -127,6 +120,25 @@ class RuleWriter:
 def change_digest(name: str, what: str) -> str:
     """Return a digest of a change, by which a repeated request is told from another one with its key."""
     return hashlib.blake2b(f"{name} {what}".encode(), digest_size=16).hexdigest()
+
+
+def write_once(
+    reader: AppReader, terms: Terms, digest: str, make: Callable[[Snapshot], Sequence[ControlChange]]
+) -> tuple[int, bool]:
+    """Write the changes that ``make`` returns, unless the same request has written them before; return the offset of
+    the last one, and whether it was there. ``digest``: of ``change_digest``. The last one alone names the request."""
+    with reader.lock:
+        snapshot = reader.snapshot()
+        earlier = _find_request(snapshot, terms, digest)
+        if earlier is not None:
+            return earlier, True
+        *parts, change = make(snapshot)
+        request = None if terms.key is None else f"{terms.key} {digest}"
+        if parts:
+            write_changes(reader.kafka, reader.topics, parts, ChangeNote(terms.by.subject, terms.why))
+        note = ChangeNote(terms.by.subject, terms.why, request)
+        (position,) = write_changes(reader.kafka, reader.topics, [change], note)
+        return position.offset, False
 
 
 def await_outcome(
@@ -163,7 +175,7 @@ def await_outcome(
     )
 
 
-def find_request(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
+def _find_request(snapshot: Snapshot, terms: Terms, digest: str) -> int | None:
     """Return the offset of the record that the same request has written before. ``ProblemError`` if the key belongs to
     another change, or is none."""
     if terms.key is None:

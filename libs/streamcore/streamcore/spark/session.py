@@ -90,39 +90,6 @@ _OFTEN_USED = (
     *("jackson-core", "jackson-databind", "jackson-module-scala_*", "json4s-*", "antlr4-runtime", "ivy"),
 )
 
-#: The rules of Spark's optimizer that a session may leave out: all of them. Each is tried on each node of the plan of
-#: each cut, and finds nothing: a plan of ours has no expression to simplify and no column to prune.
-_SQL = "org.apache.spark.sql."
-_OPTIMIZER_RULES = """
-    BooleanSimplification CheckCartesianProducts CleanUpTempCTEInfo CollapseProject CollapseRepartition
-    CollapseWindow ColumnPruning CombineConcats CombineTypedFilters CombineUnions ConstantFolding
-    ConstantPropagation ConvertToLocalRelation CostBasedJoinReorder DecimalAggregates EliminateAggregateFilter
-    EliminateDistinct EliminateLimits EliminateMapObjects EliminateOffsets EliminateOuterJoin
-    EliminateSerialization EliminateSorts EliminateWindowPartitions FoldablePropagation GenerateOptimization
-    InferFiltersFromConstraints InferFiltersFromGenerate InferWindowGroupLimit InjectRuntimeFilter InlineCTE
-    LikeSimplification LimitPushDown LimitPushDownThroughWindow MergeSubplans NullDownPropagation
-    NullPropagation ObjectSerializerPruning OptimizeCsvJsonExprs OptimizeExpand OptimizeIn OptimizeJoinCondition
-    OptimizeOneRowPlan OptimizeOneRowRelationSubquery OptimizeRand OptimizeRepartition OptimizeUpdateFields
-    OptimizeWindowFunctions Optimizer$UpdateCTERelationStats PropagateEmptyRelation PruneFilters
-    PullOutNestedDataOuterRefExpressions PushDownJoinThroughUnion PushDownLeftSemiAntiJoin PushDownPredicates
-    PushExtraPredicateThroughJoin PushFoldableIntoBranches PushLeftSemiLeftAntiThroughJoin
-    PushPredicateThroughJoin PushPredicateThroughNonJoin PushProjectionThroughLimitAndOffset
-    PushProjectionThroughUnion PushdownPredicatesAndPruneColumnsForCTEDef ReassignLambdaVariableID
-    RemoveLiteralFromGroupExpressions RemoveNoopOperators RemoveNoopUnion RemoveRedundantAggregates
-    RemoveRedundantAliases RemoveRedundantSorts RemoveRepetitionFromGroupExpressions ReorderAssociativeOperator
-    ReorderJoin ReplaceNullWithFalseInPredicate RewriteNonCorrelatedExists SimplifyBinaryComparison
-    SimplifyCaseConversionExpressions SimplifyCasts SimplifyConditionals SimplifyDateTimeConversions
-    SimplifyExtractValueOps TransposeWindow UnwrapCastInBinaryComparison
-"""
-_OTHER_RULES = """
-    catalyst.analysis.UpdateAttributeNullability execution.OptimizeMetadataOnlyQuery
-    execution.datasources.PruneFileSourcePartitions execution.datasources.PushVariantIntoScan
-    execution.datasources.SchemaPruning execution.datasources.V1Writes
-    execution.datasources.v2.OptimizeMetadataOnlyDeleteFromTable
-    execution.dynamicpruning.CleanupDynamicPruningFilters execution.dynamicpruning.PartitionPruning
-    execution.dynamicpruning.RowLevelOperationRuntimeGroupFiltering execution.python.ExtractPythonUDTFs
-"""
-
 
 #: As many cuts as ``checkpoint.offset_log`` keeps.
 MAX_RETAINED = 100
@@ -189,7 +156,6 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         # A cut has few and fat rows: to interpret expressions costs less than to generate code and compile it.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.optimizer.excludedRules": ",".join(excluded_rules()),
         # Each execution describes its plan for a page of Spark's that is not shown.
         "spark.sql.ui.explainMode": "simple",
         # What is large in a row of ours is compressed already (``streamcore.wire.arrow_ipc``).
@@ -224,12 +190,6 @@ def _options(settings: SparkSettings) -> dict[str, str]:
     if settings.objects:
         options |= objects.options(os.environ)
     return options | dict(settings.extra)
-
-
-def excluded_rules() -> list[str]:
-    """Return the names of the rules that Spark's optimizer leaves out."""
-    own = [f"{_SQL}catalyst.optimizer.{name}" for name in _OPTIMIZER_RULES.split()]
-    return own + [_SQL + name for name in _OTHER_RULES.split()]
 
 
 def class_path(further: Path | None) -> list[str]:

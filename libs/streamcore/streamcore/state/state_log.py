@@ -198,7 +198,8 @@ class StateLog:
         new = {} if cold is not None else {name: changed.pop(name) for name in [*changed] if name in with_runs}
         sequence, buckets = self.head.sequence + 1, len(self.head.written)
         written = [*self.head.written]
-        rewritten = range(buckets) if cold is not None and self.head.runs else [sequence % buckets]
+        drops_runs = cold is not None and bool(self.head.runs)
+        rewritten = range(buckets) if drops_runs else [sequence % buckets]
         log = pack(changed)
         runs, run_blobs = self._write_runs(blobs, new, with_runs, keeps=cold is None)
         bucket_blobs = []
@@ -213,7 +214,6 @@ class StateLog:
         stored = [log, *run_blobs.values(), *bucket_blobs]
         digest = _digest(self.head.chain, *stored, *(d.encode() for d in cold_blobs))
         # Without its runs no process catches up from an earlier cut: it loads everything.
-        drops_runs = cold is not None and bool(self.head.runs)
         chains = [digest] if drops_runs else [*self.head.chains, digest][-buckets:]
         self.head = LogHead(sequence, chains, written, dict(cells), {} if cold is None else cold.to_json(), runs)
         head = self.head.to_json()
