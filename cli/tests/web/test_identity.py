@@ -10,6 +10,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -385,7 +386,9 @@ def set_cookie(guard: Guard, method: str, path: str, headers: dict[str, str]) ->
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(guard(scope, receive, send))
+    # A browser's tests in the same process have a loop in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(guard(scope, receive, send))).result()
     return str(dict(sent[0]["headers"])[b"set-cookie"].decode())
 
 
