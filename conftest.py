@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,14 +61,26 @@ _SERVERS = pytest.StashKey[ServerSource]()
 _UNITS = pytest.StashKey[Path]()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file whose mark for all its tests the run leaves out, unless the run names the file."""
+    if collection_path.name.startswith("test_") and (left_out := distribution.left_out(config.option.markexpr)):
+        named = {Path(one.split("::", 1)[0]).absolute() for one in config.args}
+        if collection_path not in named and left_out & distribution.file_marks(collection_path):
+            return True
+    return None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the servers of the run, unless this is a worker: then use those of the process that started it.
 
     The garbage collector is off until all tests are collected: it would walk through all of them again and again.
     """
     gc.disable()
-    atexit.register(gc.unfreeze)  # pyarrow and others report what is left at the exit
     address: str | None = getattr(config, "workerinput", {}).get("servers")
+    if address:
+        atexit.register(os._exit, 0)  # to free what a worker has collected takes seconds, and nobody needs it
+    else:
+        atexit.register(gc.unfreeze)  # pyarrow and others report what is left at the exit
     config.stash[_SERVERS] = WorkerServers(address) if address else ServerKeeper()
     if address:
         config.stash[_UNITS] = Path(address.split(" ", 1)[1]) / "units.json"
@@ -113,6 +126,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         named = item.nodeid.split("[", 1)[0] in distribution.expected_seconds()
         if named and not hasattr(getattr(item, "function", None), "hypothesis"):
             item.add_marker(pytest.mark.slow)
+    if profiles.NAME == "quick":
+        distribution.choose_cases(items)
     yield
     for function in {id(one): one for one in (getattr(item, "function", None) for item in items)}.values():
         given = getattr(function, "_hypothesis_internal_use_settings", None)

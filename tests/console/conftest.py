@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
-from streamcore.kafka.settings import KafkaSettings
-from tests.harness.apps.console_shop import ConsoleShop, run_shop
 from tests.harness.run.shared_servers import unique_name
-from tests.harness.servers.chromium import Visitor, open_browser, visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from streamcore.kafka.settings import KafkaSettings
+    from tests.harness.apps.console_shop import ConsoleShop
+    from tests.harness.servers.chromium import Visitor
+
+# What the fixtures need is imported in them: every run reads this file first.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Start the browser."""
+    from tests.harness.servers.chromium import open_browser
+
     with open_browser() as found:
         yield found
 
@@ -38,6 +46,8 @@ def shop(
     spark_jars: Path,
 ) -> Iterator[ConsoleShop]:
     """Run the shop. Journeys use rules and users of their own."""
+    from tests.harness.apps.console_shop import run_shop
+
     with run_shop(tmp_path_factory.mktemp("console"), kafka, spark_jars, unique_name("shop", 1)) as found:
         yield found
 
@@ -45,5 +55,7 @@ def shop(
 @pytest.fixture
 def visitor(browser: Browser, shop: ConsoleShop) -> Iterator[Visitor]:
     """Open the console as a new person."""
+    from tests.harness.servers.chromium import visit
+
     with visit(browser, shop.server) as found:
         yield found

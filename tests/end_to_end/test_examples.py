@@ -143,6 +143,7 @@ def test_09_every_event_is_returned_once_with_its_segment_or_a_default() -> None
     assert rows(result, "unanswered", "event_id", "attempts") == [("e3", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart_before", [0, 1, 2])
 def test_10_a_restart_changes_nothing(restart_before: int) -> None:
     restarted, whole = example(10).results(restart_before), example(10).results()

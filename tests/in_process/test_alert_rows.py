@@ -35,6 +35,7 @@ CUTS = 6
 Row = Mapping[str, Any]
 
 
+@pytest.mark.slow
 def test_the_rows_of_alerts_are_in_each_sink_once_and_equal_the_records(tmp_path: Path) -> None:
     found = RulesSettings.model_validate(settings(tmp_path) | sinks(tmp_path))
     writers = [make(SinkHooks()) for make in sink_factories(found, {ALERT_ROWS: alert_columns()})]

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_stage_that_fetches_jars_copies_every_module_that_it_imports(tmp_path: Path) -> None:
     dockerfile = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
     stage = dockerfile.partition(" AS jars\n")[2].partition("\nFROM ")[0]

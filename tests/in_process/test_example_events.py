@@ -99,6 +99,7 @@ def test_the_document_takes_the_sample(name: str) -> None:
     assert [row for row in decoded if isinstance(row, RejectedRecord)] == []
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_rules_find_what_is_in_the_sample(name: str) -> None:
     stream = schema(name)
@@ -124,6 +125,7 @@ def test_the_rules_find_what_is_in_the_sample(name: str) -> None:
     assert sorted(messages) == sorted(EXPECTED[name])
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_mapping_makes_rows_of_the_sample(name: str) -> None:
     document = yaml.safe_load((FOLDER / f"etl/{name}.yaml").read_text())

@@ -9,6 +9,7 @@ import pytest
 from tools.library_pages import pages, with_output
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_a_page_shows_the_output_of_its_programs(page: Path) -> None:
     text = page.read_text()

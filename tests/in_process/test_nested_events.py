@@ -133,6 +133,7 @@ def rules() -> Sequence[RawRecord]:
     return [control_record(n, rule.id, canonical_json(rule)) for n, rule in enumerate(found)]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("size", "restarts"), [(5, False), (1, False), (1, True), (2, True)])
 def test_every_kind_of_rule_reads_inside_of_values(size: int, restarts: bool) -> None:
     app = new_app()
@@ -146,6 +147,7 @@ def test_every_kind_of_rule_reads_inside_of_values(size: int, restarts: bool) ->
     check(output)
 
 
+@pytest.mark.slow
 def test_a_savepoint_keeps_them_for_another_number_of_shards(tmp_path: Path) -> None:
     app = new_app()
     output = app.cut([*rules(), *ORDERS[:3]], NOW_MS)

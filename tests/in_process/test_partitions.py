@@ -37,6 +37,7 @@ def app(tmp_path: Path) -> InProcessApp:
     return InProcessApp(build_app(RulesSettings.model_validate(document)))
 
 
+@pytest.mark.slow
 def test_partitions_that_are_read_one_after_the_other_give_the_same_alerts(app: InProcessApp) -> None:
     wanted = rules.all_kinds()
     app.partitions = range(orders.PARTITIONS)
@@ -45,6 +46,7 @@ def test_partitions_that_are_read_one_after_the_other_give_the_same_alerts(app: 
     check_same(alerts, Oracle(wanted).run(sent()))
 
 
+@pytest.mark.slow
 def test_without_the_list_of_partitions_events_of_the_second_one_are_late(app: InProcessApp) -> None:
     late = run(app, rules.all_kinds())[1]
     assert late > COUNT // 4

@@ -163,6 +163,7 @@ def test_output_of_each_kind_of_rule_is_the_same_with_all_columns(names: list[st
     run_with_all_columns(names)
 
 
+@pytest.mark.slow
 def test_output_of_all_rules_is_the_same_with_all_columns() -> None:
     run_with_all_columns([*RULES])
 

@@ -106,6 +106,7 @@ def test_state_is_kept(shop: Shop) -> None:
     assert alert["values"] == {"count(*)": 3}
 
 
+@pytest.mark.slow
 def test_state_of_every_kind_of_rule_is_kept(shop: Shop) -> None:
     """None of them reads the field that gets a wider type."""
     steps = [{"step": "a", "where": "total > 1"}, {"step": "b", "where": "total > a.total"}]
@@ -129,6 +130,7 @@ def test_state_of_every_kind_of_rule_is_kept(shop: Shop) -> None:
     assert {one["rule"] for one in lane([*shop.send(events=last), *shop.send()], ALERTS)} == expected
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("fields", "value", "condition"),
     [
@@ -237,6 +239,7 @@ REJECTED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("case", REJECTED)
 def test_what_a_running_app_cannot_take_is_rejected_with_what_to_do(shop: Shop, case: str) -> None:
     document, reason = REJECTED[case]
@@ -283,6 +286,7 @@ def test_a_field_that_would_leave_a_union_is_rejected_with_the_rule(tmp_path: Pa
     assert len(lane(shop.send(events=[login, order(2, country="CH")]), ALERTS)) == 1
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "used",
     [
@@ -325,6 +329,7 @@ def test_a_document_is_rejected_if_too_much_would_wait_behind_it(shop: Shop, mon
 # --- again -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_cut_that_runs_again_in_a_new_process_has_the_documents_that_it_had(app: App) -> None:
     cuts = [
         ((window("two", "count(*) >= 2"), rule("all", where="true")), [order(1)]),
@@ -410,6 +415,7 @@ def test_a_start_with_a_higher_version_before_the_document_was_taken_is_answered
 # --- savepoints ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_savepoint_has_the_documents_also_those_that_wait_for_the_next_cut(app: App, tmp_path: Path) -> None:
     """It is restored to another number of shards, by an app whose files know nothing of them."""
     shop = Shop(InProcessApp(app))

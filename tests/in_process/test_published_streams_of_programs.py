@@ -76,6 +76,7 @@ def lane(records: list[Record], name: str) -> list[dict[str, Any]]:
     return [orjson.loads(one.value or b"") for one in records if one.lane == name]
 
 
+@pytest.mark.slow
 def test_a_program_takes_a_new_field_with_all_state_and_has_it_after_a_restart(program: str) -> None:
     app = InProcessApp(pickle.loads(pickle.dumps(build(program))))
     first = app.cut([order(0, NOW_MS - 600_000, note="x")], NOW_MS)
@@ -90,6 +91,7 @@ def test_a_program_takes_a_new_field_with_all_state_and_has_it_after_a_restart(p
     assert [row["amount"] for row in lane(output, "sums")] == [2], "the sum of before goes on"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -81,6 +81,7 @@ def test_a_stream_is_taken_if_state_and_tables_stay(build: Any, fields: Mapping[
     assert schemas == list(app.app.schemas)
 
 
+@pytest.mark.slow
 def test_what_no_part_of_the_app_reads_is_rejected() -> None:
     app = InProcessApp(new_sessions())
     other = {

@@ -69,6 +69,7 @@ def fired(output: list[Record]) -> list[str]:
 LAST = order(9, at=NOW_MS + 60_000, user="z")  # moves the watermark
 
 
+@pytest.mark.slow
 def test_a_rule_behind_a_new_stream_reads_it_with_an_old_one_and_each_cut_can_run_again(tmp_path: Path) -> None:
     """The rules arrive in one cut with the document that they need."""
     app = build_app(settings(tmp_path))
@@ -187,6 +188,7 @@ def test_streams_of_a_registry_are_published_and_read_together(tmp_path: Path) -
 # --- a fork -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_fork_goes_on_with_the_state_of_rules_over_published_streams(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

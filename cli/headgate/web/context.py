@@ -25,7 +25,7 @@ from headgate.web.state.alert_feed import AlertFeed
 from headgate.web.state.alert_rate import AlertRate
 from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.alerts import AlertReader
-from headgate.web.state.app_reader import AppReader, Snapshot
+from headgate.web.state.app_reader import AppReader, Snapshot, limit_wait
 from headgate.web.state.dead_letters import DeadLetterReader
 from headgate.web.state.rule_views import list_versions
 from streamcore.errors import StreamError
@@ -50,11 +50,12 @@ class ShownApp:
         self.reader = AppReader(kafka, app)
         self.proposals = ProposalWriter(self.reader, signing_key)
         self.writer = RuleWriter(self.reader, self.proposals.key)
-        self.alerts = AlertReader(kafka, app.name, limits.scan_records)
-        self.letters = DeadLetterReader(kafka, app.name, limits.scan_records)
-        self.feed = AlertFeed(kafka, app.name)
+        reading = limit_wait(kafka)
+        self.alerts = AlertReader(reading, app.name, limits.scan_records)
+        self.letters = DeadLetterReader(reading, app.name, limits.scan_records)
+        self.feed = AlertFeed(reading, app.name)
         self.backtests = BacktestJobs()
-        self.rate = AlertRate(kafka, app.name, limits.scan_records)
+        self.rate = AlertRate(reading, app.name, limits.scan_records)
 
     @property
     def name(self) -> str:

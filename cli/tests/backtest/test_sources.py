@@ -129,6 +129,7 @@ def test_a_back_test_decodes_the_same_events_and_reasons_as_a_replay(
     assert dead_letters == reasons
 
 
+@pytest.mark.slow
 def test_a_back_test_and_a_replay_decode_real_invoice_lines_alike() -> None:
     schema = load_stream("retail", ROOT / "streams")
     path = ROOT / "tests" / "data" / "retail_sample.parquet"

@@ -46,6 +46,7 @@ def test_help_imports_neither_spark_nor_kafka_nor_arrow() -> None:
     assert not list_modules("--help") & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("rules", "list", "--help"), ("rules", "check", "rules/shop")])
 def test_commands_that_need_no_broker_import_no_kafka_client(arguments: tuple[str, ...]) -> None:
     assert not list_modules(*arguments) & {"pyspark", "confluent_kafka", "kafka", "pandas", "rulecore.kernel"}
@@ -81,6 +82,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amount", [99.5, 6000])
 def test_explain_of_a_rule_per_event_on_files_imports_no_columnar_library(amount: float, tmp_path: Path) -> None:
     lists = tmp_path / "denied.yaml"
@@ -99,6 +101,7 @@ def test_explain_of_a_window_imports_no_kafka_client_and_no_other_kind_of_rule(t
     assert not loaded & {"pyarrow.compute", "streamcore.decode.formats", "fastavro"}  # a seventh of the time
 
 
+@pytest.mark.slow
 def test_commands_do_not_search_for_pydantic_plugins() -> None:
     """The search through all installed packages took a thirtieth of the time of a short command."""
     code = (

@@ -26,6 +26,7 @@ def _validate(document: str, text: str, file: str = "<text>") -> list[str]:
     return [error.message for one in documents for error in validator.iter_errors(one.value)]
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
 def test_a_shipped_rule_is_valid(file: Path) -> None:
     text = file.read_text("utf8")
@@ -90,6 +91,7 @@ def test_a_list_has_either_entries_or_a_file() -> None:
     assert _validate("list", head + "file: limits.csv\nentries: [1]")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "arguments",
     [["rule"], ["list"], ["stream"], *(["settings", "--service", s] for s in ("etl", "rules", "search", "sessions"))],

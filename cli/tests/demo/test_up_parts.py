@@ -145,6 +145,7 @@ def test_the_producer_waits_for_the_app_after_a_primer_and_can_be_stopped_there(
 # --- the app's process --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_app_that_ends_by_itself_is_reported_with_its_reason_and_log(tmp_path: Path) -> None:
     settings = tmp_path / "rules.json"
     settings.write_text('{"app": "x"}', encoding="utf-8")
@@ -187,6 +188,7 @@ def test_the_reports_of_an_app_say_what_it_waits_for_what_it_reads_and_how_far_i
     assert app.metrics.inputs == {"shop": 42}
 
 
+@pytest.mark.slow
 def test_an_app_that_does_not_drain_is_killed(tmp_path: Path) -> None:
     app = AppProcess("headgate_rules", tmp_path / "rules.json", tmp_path / "rules.log", ["shop"])
     app.command = ("/bin/sh", "-c", "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done")

@@ -58,12 +58,14 @@ def test_an_alert_outside_of_the_expectation_is_unexpected(output: AlertOutput) 
     assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (0, 0, 1, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lane", ["dead_letters", "late"])
 def test_an_event_that_is_not_accounted_for_fails_the_verification(output: AlertOutput, lane: str) -> None:
     less = replace(output, **{lane: getattr(output, lane) - 1})
     assert not compare(NOTHING, less, SHOP, RULES, OTHERS).passed
 
 
+@pytest.mark.slow
 def test_the_figures_of_a_run_exclude_earlier_runs(output: AlertOutput) -> None:
     (early,) = expectations(SHOP, [2_000])
     before = AlertOutput(2_000, tuple(("", a) for a in early.alerts), early.dead_letters, early.late)

@@ -381,6 +381,7 @@ def test_each_mistake_is_found_in_its_line(tmp_path: Path, service: str) -> None
     assert missed == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("service", "share"), [("etl", 1.0), ("rules", 0.25), ("search", 0.25), ("sessions", 0.25)])
 def test_many_mistakes_are_found_in_one_round(tmp_path: Path, service: str, share: float) -> None:
     rng, left, missed = random.Random(21), MISTAKES * share, []
@@ -553,6 +554,7 @@ def test_a_folder_without_jars_is_a_warning_to_check_and_one_sentence_of_the_ser
     assert "there is no folder" in capfd.readouterr().err
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "file",
     [*sorted((ROOT / "examples/events/etl").glob("*.yaml")), ROOT / "services/etl/example.yaml"],

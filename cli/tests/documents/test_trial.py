@@ -138,6 +138,7 @@ def test_the_tests_in_the_documents_of_the_examples_pass(file: Path) -> None:
     assert [(one.name, one.diff) for one in results if not one.passed] == []
 
 
+@pytest.mark.slow
 def test_a_test_fails_with_the_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = _example(tmp_path, "to_text(quantity)", "to_text(quantity + 1)")
     assert run(["etl", "test", str(file)]) == 1
@@ -164,6 +165,7 @@ def _example(folder: Path, old: str, new: str) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_explain_tells_which_stage_made_what(capsys: pytest.CaptureFixture[str], sample: Path, rates: str) -> None:
     def explain(record: int) -> Any:
         arguments = ("etl", "explain", str(EXAMPLE), "--sample", str(sample), "--list", rates)
@@ -205,6 +207,7 @@ def test_explain_shows_each_row_that_an_array_gives(tmp_path: Path, capsys: pyte
     assert duplicate == "the row is a duplicate: a row with its id came before it (id = e0)"
 
 
+@pytest.mark.slow
 def test_a_test_gives_its_records_a_time_a_key_and_headers(tmp_path: Path) -> None:
     document = yaml.safe_load((EVENTS / "etl/github_events.yaml").read_text())
     document["inputs"][0]["schema_file"] = str(EVENTS / "streams/github_events.yaml")
@@ -257,7 +260,7 @@ class _Crm(BaseHTTPRequestHandler):
 @pytest.fixture
 def crm() -> Iterator[int]:
     server = HTTPServer(("127.0.0.1", 0), _Crm)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server.server_port
     server.shutdown()
@@ -296,6 +299,7 @@ def test_a_look_up_is_answered_from_a_file_or_really_called(
     assert sorted(set(_Crm.asked)) == [f"/c/cus_{n}" for n in range(6)]
 
 
+@pytest.mark.slow
 def test_sessions_and_search_are_tried_in_the_same_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kafka = {"kafka": {"bootstrap": "127.0.0.1:1"}, "checkpoint": "unused"}
     shop, changes = str(ROOT / "streams/shop.yaml"), str(ROOT / "streams/products.yaml")

@@ -134,6 +134,7 @@ def test_a_reduced_java_runtime_is_started_without_the_missing_module(tmp_path: 
     assert completed.stdout == "-cp|a b|--add-modules=java.sql|Main|x y|"
 
 
+@pytest.mark.slow
 def test_java_reads_the_trust_store(java: Java, tmp_path: Path) -> None:
     certificates = trust.system_certificates()[:5]
     if not certificates:

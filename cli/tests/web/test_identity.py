@@ -44,6 +44,8 @@ GRANTS = [
     {"role": "admin", "subjects": ["ada"]},
 ]
 APPS = "/api/v1/apps"
+#: Nobody listens there.
+AWAY = KafkaSettings("127.0.0.1:1", request_timeout_ms=200)
 #: A route without Kafka behind it, and one that needs more than a viewer.
 SEEN, WRITTEN = APPS, f"{APPS}/shop/rules/r/mode"
 
@@ -86,7 +88,7 @@ class Reached:
 def reached(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reached]:
     secret: Path = tmp_path_factory.mktemp("secret") / "client"
     secret.write_text(SECRET + "\n")
-    probe = ConsoleServer(ConsoleSettings(kafka=KafkaSettings("127.0.0.1:1"), apps=({"name": "shop"},), port=0))  # type: ignore[arg-type]
+    probe = ConsoleServer(ConsoleSettings(kafka=AWAY, apps=({"name": "shop"},), port=0))  # type: ignore[arg-type]
     port = int(probe.address.rpartition(":")[2])
     probe._socket.close()
     issuer = {"issuer": provider.address}
@@ -96,7 +98,7 @@ def reached(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) ->
         "tokens": {**issuer, "audience": AUDIENCE},
         "grants": GRANTS,
     }
-    document = {"kafka": KafkaSettings("127.0.0.1:1"), "apps": [{"name": "shop"}, {"name": "lab"}], "port": port}
+    document = {"kafka": AWAY, "apps": [{"name": "shop"}, {"name": "lab"}], "port": port}
     with running(ConsoleServer(ConsoleSettings.model_validate({**document, "access": access}))) as server:
         yield Reached(server, provider)
 
@@ -252,7 +254,6 @@ def test_no_page_can_be_framed_and_no_answer_is_kept(reached: Reached) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.slow
 def test_a_role_holds_in_its_apps(reached: Reached) -> None:
     token, paused = f"Bearer {reached.provider.token()}", {"mode": "paused"}
     in_lab = reached.client.json("POST", f"{APPS}/lab/rules/r/mode", paused, Authorization=token)

@@ -218,6 +218,7 @@ def test_no_part_of_a_backfill_makes_the_kernel_raise(part: dict[str, object] | 
     assert answers[-1]["status"] == "rejected"
 
 
+@pytest.mark.slow
 def test_a_part_that_decompresses_beyond_the_limit_is_rejected() -> None:
     bomb = zlib.compress(b" " * (80 << 20), 9)
     running = app()

@@ -97,6 +97,7 @@ def test_the_shard_that_fails_writes_one_control_record_and_the_others_go_on_unt
     assert alerts(out, "counted") == 2
 
 
+@pytest.mark.slow
 def test_all_shards_have_the_same_rules_afterwards_so_that_another_number_of_shards_takes_them(tmp_path: Path) -> None:
     app = InProcessApp(new_app())
     _, again = flood(app)

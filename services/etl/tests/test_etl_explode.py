@@ -76,6 +76,7 @@ def test_a_rule_applies_to_each_row(tmp_path: Path) -> None:
     assert [code for code, _ in letters(output)] == ["rule:positive"]
 
 
+@pytest.mark.slow
 def test_a_record_with_too_many_elements_is_a_dead_letter(tmp_path: Path) -> None:
     output = run(load(tmp_path, max_elements=2), orders([{}] * 2, [{}] * 3, [{}]))
     assert [row["id"] for row in rows(output)] == ["o0/0", "o0/1", "o2/0"]

@@ -111,6 +111,7 @@ BAD = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_valid_records_of_a_format_become_rows_and_invalid_ones_dead_letters(name: str, tmp_path: Path) -> None:
     number = [*FORMATS].index(name)

@@ -130,6 +130,7 @@ def running(tmp_path: Path) -> Running:
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stream_takes_an_optional_field_and_a_mapping_of_the_next_version_reads_it(
     running: Running, tmp_path: Path
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_stream_takes_an_optional_field_and_a_mapping_of_the_next_version_read
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
@@ -177,6 +179,7 @@ def test_a_stream_that_a_mapping_cannot_read_is_rejected(
 # --- mappings --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_mapping_may_bring_a_stream_on_a_topic_that_the_app_reads(running: Running, tmp_path: Path) -> None:
     refunds = (REFUNDS, {"id": "concat('r/', id)", "price": "amount", "pieces": "-1"})
     later = load(tmp_path, [refunds, (ORDERS, MAP)], version=2)
@@ -198,6 +201,7 @@ def test_a_mapping_may_bring_a_stream_on_a_topic_that_the_app_reads(running: Run
         running.events = again.events
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("entry", "value"), [("format", {"kind": "csv"}), ("reject_extra_fields", True), ("reject_other_records", True)]
 )
@@ -239,6 +243,7 @@ def test_routes_rules_and_derived_fields_change_with_all_state(running: Running,
     assert running.publish(mapping(later))["reason"] == "no change"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
@@ -265,6 +270,7 @@ def test_a_mapping_that_does_not_fit_state_or_topics_is_rejected(
     assert rows(running.send(events=[{"id": "z"}])) == [{"id": "z", "price": "1.50", "pieces": 2}]
 
 
+@pytest.mark.slow
 def test_a_mapping_does_not_change_the_columns_of_a_table(tmp_path: Path) -> None:
     lake: dict[str, Any] = {
         "routes": [{"name": "lake", "to": "delta"}],
@@ -280,6 +286,7 @@ def test_a_mapping_does_not_change_the_columns_of_a_table(tmp_path: Path) -> Non
     assert "delta.tables.lake: no route" in str(running.publish(mapping(fewer))["reason"])
 
 
+@pytest.mark.slow
 def test_a_key_file_that_the_settings_do_not_name_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"1" * 32)
     (tmp_path / "two").write_bytes(b"2" * 32)
@@ -289,6 +296,7 @@ def test_a_key_file_that_the_settings_do_not_name_is_rejected(tmp_path: Path) ->
     assert running.publish(mapping(load(tmp_path, version=2)))["status"] == "accepted"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -313,6 +321,7 @@ def test_the_mapping_of_another_app_is_rejected(running: Running, tmp_path: Path
 # --- restarts --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_higher_version_of_settings_and_publication_counts(running: Running, tmp_path: Path) -> None:
     doubled = load(tmp_path, [(ORDERS, MAP | {"pieces": "pieces * 2"})], version=2)
     assert running.publish(mapping(doubled))["status"] == "accepted"
@@ -330,6 +339,7 @@ def test_the_higher_version_of_settings_and_publication_counts(running: Running,
         )
 
 
+@pytest.mark.slow
 def test_a_document_that_a_start_left_out_is_answered_as_rejected(running: Running, tmp_path: Path) -> None:
     accepted = running.send(mapping(load(tmp_path, [(ORDERS, MAP | {"pieces": "9"})], version=2)))
     assert not rows(accepted, STATUS)
@@ -338,6 +348,7 @@ def test_a_document_that_a_start_left_out_is_answered_as_rejected(running: Runni
     assert answer["reason"] == "the app was started with version 3 before it took this one"
 
 
+@pytest.mark.slow
 def test_the_app_is_pickled_with_what_was_published(running: Running, tmp_path: Path) -> None:
     assert running.publish(mapping(load(tmp_path, [(ORDERS, MAP | {"pieces": "9"})], version=2)))
     again = pickle.loads(pickle.dumps(running.app.app.stages))

@@ -27,6 +27,7 @@ class Customers(BaseHTTPRequestHandler):
     """The answer depends on the key."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body waits 40 ms for the acknowledgement of the headers
     requests: ClassVar[Counter[str]] = Counter()
     tokens: ClassVar[set[str | None]] = set()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.harness.apps.small_etl import events, letters, load, rows, run
 
 MODEL = {
@@ -52,6 +54,7 @@ def test_nested_values_arrive_whole_and_in_parts(tmp_path: Path) -> None:
     assert letters(output) == []
 
 
+@pytest.mark.slow
 def test_a_rule_over_elements_shows_them_in_its_letter(tmp_path: Path) -> None:
     rules = {"cheap": "all(items, i -> i.price < 2)"}
     output = run(load(tmp_path, MAP, model=MODEL, rules=rules), events(FULL))
@@ -76,6 +79,7 @@ def test_an_element_on_which_the_expression_fails_is_a_dead_letter(tmp_path: Pat
     assert [code for code, _ in letters(output)] == ["bad_value"]
 
 
+@pytest.mark.slow
 def test_a_sum_that_overflows_and_a_result_that_is_too_large_are_dead_letters(tmp_path: Path) -> None:
     model = {"id": "string not null", "total": "long", "totals": "array<long>", "many": "array<string>"}
     mapped = {

@@ -6,6 +6,8 @@ import ipaddress
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from rulecore.language import ListType
 from rulecore.lists.records import ListHead, list_records
 from streamcore.engine.in_process import RawRecord, control_record
@@ -22,6 +24,7 @@ def networks(entries: dict[str, str]) -> list[RawRecord]:
     return [control_record(n, key, value) for n, (key, value) in enumerate(found)]
 
 
+@pytest.mark.slow
 def test_an_address_has_the_value_of_the_longest_prefix_in_the_list(tmp_path: Path) -> None:
     draw = Random(9)
     entries: dict[str, str] = {}

@@ -113,6 +113,7 @@ def test_a_missing_key_and_a_record_of_another_type_are_dead_letters_where_the_d
     assert json.loads(dead[0].value or b"") == {"price": "cheap"}
 
 
+@pytest.mark.slow
 def test_fields_of_a_table_may_be_expressions_and_its_size_has_a_limit(tmp_path: Path) -> None:
     fields = {"name": "upper(key)", "price": "to_decimal(get_json_object(value, '$.p.v'), 9, 2)"}
     app = InProcessApp(build_app(settings(tmp_path, fields=fields, max_rows=2)))
@@ -123,6 +124,7 @@ def test_fields_of_a_table_may_be_expressions_and_its_size_has_a_limit(tmp_path:
     assert found(output) == {"o3": ("C", None)}
 
 
+@pytest.mark.slow
 def test_a_known_key_keeps_its_place_when_the_limit_falls(tmp_path: Path) -> None:
     app = InProcessApp(build_app(settings(tmp_path)))
     app.cut(changes(*((key, {"name": key}) for key in "abcd")), NOW_MS)
@@ -133,6 +135,7 @@ def test_a_known_key_keeps_its_place_when_the_limit_falls(tmp_path: Path) -> Non
     assert found(output) == {"o0": ("new", None), "o1": ("new", None)}
 
 
+@pytest.mark.slow
 def test_a_stored_table_follows_the_order_of_columns_and_no_others(tmp_path: Path) -> None:
     app = InProcessApp(build_app(settings(tmp_path)))
     app.cut(changes(("EUR", {"name": "Euro", "price": "1.10"})), NOW_MS)

@@ -18,6 +18,7 @@ from tests.harness.apps.small_etl import MAP, NOW_MS, events, letters, load, rat
 FROM_EUR = {"of": "string", "value": "decimal(12,6)", "missing": "dead_letter"}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("price", "code"),
     [
@@ -35,6 +36,7 @@ def test_text_that_is_not_a_valid_number_is_a_dead_letter(price: str, code: str,
     assert letters(output) == [(code, reason)]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("expression", "fine", "dead"),
     [
@@ -108,6 +110,7 @@ def test_a_rejected_list_is_counted_once_whatever_the_shards(tmp_path: Path) -> 
     assert [n for name, n in counts.items() if name.endswith("lists_rejected")] == [1]
 
 
+@pytest.mark.slow
 def test_a_row_without_a_route_is_a_dead_letter_or_goes_to_the_route_otherwise(tmp_path: Path) -> None:
     routes = [{"name": "dear", "when": "price > 10"}, {"name": "rest", "when": "price < 0"}]
     three = events({"price": "11"}, {"price": "5"}, {"price": None})

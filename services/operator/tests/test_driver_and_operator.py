@@ -44,6 +44,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_every_command_is_parsed_as_it_was_formatted(kind: str) -> None:
     @given(COMMANDS[kind])

@@ -279,6 +279,7 @@ def test_an_unreachable_endpoint_blocks_nothing_and_spans_beyond_the_limit_are_d
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_without_an_endpoint_no_trace_is_sent_and_no_exporter_is_imported() -> None:
     assert traces({}, Counters()) is NO_TRACES
     assert traces({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, Counters()) is NO_TRACES

@@ -90,6 +90,7 @@ def article(sku: str, at_ms: int, title: str = "t", *, gone: bool = False, **att
     return 0, {"at": NOW_MS + at_ms, "article": {"sku": sku, "title": title, "attributes": attributes}, "gone": gone}
 
 
+@pytest.mark.slow
 def test_nested_fields_and_those_of_further_streams_come_into_one_document(settings: SearchSettings) -> None:
     documents = Documents(settings)
     documents.cut([(1, {"at": NOW_MS, "sku": "a", "net": "8.00", "currency": "EUR"}), article("a", 0, colour="red")])
@@ -158,6 +159,7 @@ def expected_documents(changes: Sequence[tuple[Any, ...]]) -> dict[str, tuple[An
     return found
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=60)
 @given(drawn, st.lists(st.integers(1, 8), max_size=6), st.sampled_from([1, 3]))
 def test_the_documents_of_several_streams_equal_those_of_plain_loops_however_the_input_is_cut(

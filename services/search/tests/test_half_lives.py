@@ -76,6 +76,7 @@ def test_a_score_is_the_logarithm_of_the_decayed_sum(
         assert exact * 2 ** (-1 / 8) * 0.999 < now < exact * 1.001, "an age is that of the beginning of its eighth"
 
 
+@pytest.mark.slow
 def test_new_rows_raise_the_score_and_old_ones_are_forgotten_after_sixteen_half_lives(settings: SearchSettings) -> None:
     few, many = (scores(settings, [("a", 0, 1)] * count, [], 1)["a"] for count in (1, 8))
     assert many - few == pytest.approx(3)

@@ -141,6 +141,7 @@ def views(name: str, at_ms: int, count: int = 1) -> pl.DataFrame:
     return search.events(SETTINGS, [("view", name, None, None, None, at_ms, 0)] * count)
 
 
+@pytest.mark.slow
 def test_figures_of_an_unknown_product_are_kept_until_the_product_arrives() -> None:
     app = App(SETTINGS)
     assert app.cut(None, views("a", HOUR_MS, 3), 1_000).height == 0
@@ -148,6 +149,7 @@ def test_figures_of_an_unknown_product_are_kept_until_the_product_arrives() -> N
     assert app.cut(one("a", 5), None, 2_000)["views_short"].to_list() == [3]
 
 
+@pytest.mark.slow
 def test_a_product_without_events_has_figures_of_zero() -> None:
     row = App(SETTINGS).cut(one("a", 5), None, 1_000).row(0, named=True)
     assert {row[f"{m}_{s}"] for m in ("views", "units", "revenue") for s in ("short", "long")} == {0}
@@ -167,6 +169,7 @@ def test_a_deletion_is_sent_once_and_only_a_later_change_restores_the_product() 
     assert app.index.tombstones == {"a": 2}
 
 
+@pytest.mark.slow
 def test_of_changes_with_equal_updated_at_the_last_in_the_log_counts() -> None:
     app = App(SETTINGS)
     app.cut(pl.concat([one("a", 10_000, title="first"), one("a", 10_000, title="second")]), None, 1_000)
@@ -174,6 +177,7 @@ def test_of_changes_with_equal_updated_at_the_last_in_the_log_counts() -> None:
     assert app.index.documents["a"]["name"] == "third"
 
 
+@pytest.mark.slow
 def test_figures_fall_to_zero_when_no_events_arrive() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 0), views("a", HOUR_MS, 2), 1_000)
@@ -184,6 +188,7 @@ def test_figures_fall_to_zero_when_no_events_arrive() -> None:
     assert seen == [(2, 2), (0, 2), (0, 2), (0, 0), (0, 0)]
 
 
+@pytest.mark.slow
 def test_a_change_of_figures_is_sent_once_a_refresh_and_a_change_of_the_product_at_once() -> None:
     app = App(SETTINGS)
     sent = []
@@ -196,18 +201,21 @@ def test_a_change_of_figures_is_sent_once_a_refresh_and_a_change_of_the_product_
     assert app.index.documents["a"]["views_short"] == 15
 
 
+@pytest.mark.slow
 def test_with_no_refresh_limit_every_cut_sends() -> None:
     app = App(SETTINGS.model_copy(update={"refresh_ms": 0}))
     app.cut(one("a", 0), None, 1_000)
     assert [app.cut(None, views("a", HOUR_MS), 1_000).height for _ in range(3)] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_change_with_equal_content_sends_nothing() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 0), None, 1_000)
     assert app.cut(one("a", 0), None, 100_000).height == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -242,6 +250,7 @@ def test_each_invalid_change_has_the_reason_and_code_of_its_rule() -> None:
     assert result["documents"]["id"].to_list() == ["b"]
 
 
+@pytest.mark.slow
 def test_an_event_older_than_every_span_is_late() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 0), views("b", 20 * HOUR_MS), 1_000)
@@ -250,6 +259,7 @@ def test_an_event_older_than_every_span_is_late() -> None:
     assert app.index.documents["a"]["views_long"] == 0
 
 
+@pytest.mark.slow
 def test_documents_are_also_records_of_the_changes_lane_if_the_settings_say_so() -> None:
     app = App(SETTINGS.model_copy(update={"publish_changes": True}))
     result = app.simulation.cut({"products": one("a", 0)}, clock_ms=1_000)

@@ -19,6 +19,7 @@ def latest(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name: row for name, row in found.items() if not row["deleted"]}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["debezium", "wikipedia"])
 def test_an_example_is_sound_and_makes_the_documents_of_its_sample(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

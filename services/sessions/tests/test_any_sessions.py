@@ -139,6 +139,7 @@ requests_drawn = st.lists(
 )
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=40)
 @given(requests_drawn, st.lists(st.integers(1, 8), max_size=4), st.sampled_from([1, 3]))
 def test_sessions_equal_those_of_plain_loops_however_the_input_is_cut(

@@ -104,5 +104,6 @@ def test_top_pages_are_ranked_by_their_events(result: SimulationResult, on_time_
         assert all(seen[page] == count for page, count in rows.select("page", "events").rows())
 
 
+@pytest.mark.slow
 def test_an_app_without_dashboard_metrics_has_no_lanes_for_them(events: pl.DataFrame) -> None:
     assert set(run_cuts(new_settings(), events, [1_000]).lanes) == {"sessions"}

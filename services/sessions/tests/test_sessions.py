@@ -102,6 +102,7 @@ def test_final_sessions_do_not_depend_on_how_the_input_is_cut(ends: list[int], e
     check(events, run_cuts(new_settings(early_ms=early_ms), events, ends, shards=shards))
 
 
+@pytest.mark.slow
 def test_without_early_updates_a_session_has_one_record(events: pl.DataFrame) -> None:
     session_rows = run_cuts(new_settings(), events, ENDS[0])["sessions"]
     assert session_rows["session_id"].is_unique().all()

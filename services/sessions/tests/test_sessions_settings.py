@@ -71,12 +71,14 @@ def test_the_error_about_a_file_of_settings_names_the_wrong_entry(tmp_path: Path
         SERVICE.load_settings(path)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("dashboard_metrics", [None, {}])
 def test_the_app_has_exactly_the_lanes_of_its_settings(dashboard_metrics: dict[str, object] | None) -> None:
     settings = new_settings(dashboard_metrics=dashboard_metrics)
     assert set(build_app(settings).lanes) == set(lanes(settings))
 
 
+@pytest.mark.slow
 def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
     columns = build_topology(new_settings(**table_settings())).table_columns
     assert set(columns) == {table_lane(lane) for lane in KEYS}
@@ -89,6 +91,7 @@ def test_a_table_for_an_unknown_lane_is_rejected() -> None:
         build_topology(new_settings(**(table_settings() | {"dashboard_metrics": None})))
 
 
+@pytest.mark.slow
 def test_rows_for_the_database_equal_those_of_the_topic() -> None:
     result = run_cuts(new_settings(**table_settings()), shop_events(600), [300])
     assert result["sessions"].height
@@ -96,6 +99,7 @@ def test_rows_for_the_database_equal_those_of_the_topic() -> None:
         assert result[table_lane(lane)].equals(result[lane])
 
 
+@pytest.mark.slow
 def test_a_lane_can_be_in_several_sinks(tmp_path: Path) -> None:
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     lake = {
@@ -119,6 +123,7 @@ def test_a_lane_can_be_in_several_sinks(tmp_path: Path) -> None:
         assert table.cast(result.schema).sort(order).equals(result.sort(order))
 
 
+@pytest.mark.slow
 def test_records_of_other_formats_give_the_same_sessions(tmp_path: Path) -> None:
     fields = {"at": "timestamp not null", "user_id": "string", "kind": "string"}
     file = tmp_path / "clicks.yaml"

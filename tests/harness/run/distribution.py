@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ import pytest
 
 TABLE = Path(__file__).with_name("expected_seconds.txt")
 _MB_PER_WORKER = 2_500
+_FILE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
+_MARK = re.compile(r"pytest\.mark\.(\w+)")
 
 
 @cache
@@ -50,6 +53,34 @@ def longest_first(items: list[pytest.Item]) -> dict[str, str]:
         key=lambda item: (-seconds[units[item.nodeid]], units[item.nodeid] if seconds[units[item.nodeid]] else "")
     )
     return units
+
+
+@cache
+def left_out(expression: str) -> frozenset[str]:
+    """Return the markers whose tests the option ``-m`` leaves out: ``not slow and not spark`` leaves out these two."""
+    terms = [term.split() for term in expression.split(" and ")]
+    return frozenset(term[1] for term in terms) if all(len(t) == 2 and t[0] == "not" for t in terms) else frozenset()
+
+
+def file_marks(file: Path) -> frozenset[str]:
+    """Return the markers that a file's ``pytestmark`` gives all its tests."""
+    found = _FILE_MARKS.search(file.read_text(encoding="utf-8"))
+    return frozenset(_MARK.findall(found.group())) if found else frozenset()
+
+
+def choose_cases(items: list[pytest.Item]) -> None:
+    """Mark all but some cases of a test ``slow``: ``quick_cases(4)`` leaves four, spread over all of them."""
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("quick_cases") is not None:
+            tests[item.nodeid.split("[", 1)[0]].append(item)
+    for cases in tests.values():
+        marker = cases[0].get_closest_marker("quick_cases")
+        assert marker is not None
+        chosen = {n * len(cases) // marker.args[0] for n in range(marker.args[0])}
+        for n, item in enumerate(cases):
+            if n not in chosen:
+                item.add_marker(pytest.mark.slow)
 
 
 def write_units(path: Path, units: dict[str, str]) -> None:

@@ -127,7 +127,7 @@ def serve_provider() -> Iterator[OidcProvider]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield provider

@@ -20,10 +20,14 @@ from headgate.web.state.topic_follower import TopicFollower
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.ruleset.history import RuleHistory, extend
 from rulecore.ruleset.ruleset import RuleSet
+from streamcore.errors import Retryable
 from streamcore.kafka.readers import Record
 from streamcore.kafka.settings import KafkaSettings
 
 _HEADERS = ("by", "why", REQUEST)
+#: The longest that a request waits for a Kafka that does not answer.
+_ANSWER_MS = 10_000
+_CLOSE_S = 5.0
 #: What identifies the answer to a part of a control record: its offset, subject and name.
 AnswerKey = tuple[int, str, str]
 
@@ -54,8 +58,16 @@ class Snapshot:
         return next(found, None)
 
 
+def limit_wait(kafka: KafkaSettings) -> KafkaSettings:
+    """Return the settings of clients that read for a page: a person waits for the answer."""
+    return replace(kafka, request_timeout_ms=min(_ANSWER_MS, kafka.request_timeout_ms))
+
+
 class AppReader:
-    """Reads one app. Thread-safe; ``lock`` also serves who checks a snapshot and then writes."""
+    """Reads one app. Thread-safe; ``lock`` also serves who checks a snapshot and then writes.
+
+    Kafka is asked once for all who wait: if it does not answer, all get that error at once.
+    """
 
     def __init__(self, kafka: KafkaSettings, app: ConsoleApp, now_s: Callable[[], float] = time.time) -> None:
         self.kafka, self.app, self.topics = kafka, app, AppTopics(app.name)
@@ -63,14 +75,16 @@ class AppReader:
         self._now_s = now_s
         self._follower: TopicFollower | None = None
         self._known: Snapshot | None = None
+        self._failure: tuple[float, Retryable] | None = None  # when and how Kafka did not answer last
 
     def snapshot(self) -> Snapshot:
-        """Return the present content of the topics. Raises ``InputError`` if the app was never started."""
+        """Return the present content of the topics. Raises ``InputError`` if the app was never started, and
+        ``Retryable`` if Kafka does not answer."""
+        begun = time.monotonic()
         with self.lock:
-            known = self._known or self._open()
-            assert self._follower is not None
-            if new := self._follower.read():
-                known = self._extended(known, new)
+            if self._failure is not None and self._failure[0] >= begun:
+                raise Retryable(str(self._failure[1]))
+            known = self._read_new()
             rules, _ = known.history.rules.at_time(int(self._now_s() * 1000))
             if rules is not known.history.rules:
                 known = replace(known, history=replace(known.history, rules=rules))
@@ -78,15 +92,30 @@ class AppReader:
             return known
 
     def close(self) -> None:
-        """Close the consumer."""
-        with self.lock:
+        """Close the consumer. One that still waits for Kafka ends with the process."""
+        if not self.lock.acquire(timeout=_CLOSE_S):
+            return
+        try:
             if self._follower is not None:
                 self._follower.close()
                 self._follower = self._known = None
+        finally:
+            self.lock.release()
+
+    def _read_new(self) -> Snapshot:
+        try:
+            known = self._known or self._open()
+            assert self._follower is not None
+            new = self._follower.read()
+        except Retryable as error:
+            self._failure = time.monotonic(), error
+            raise
+        return self._extended(known, new) if new else known
 
     def _open(self) -> Snapshot:
-        require_app(self.kafka, self.topics)
-        self._follower = TopicFollower(self.kafka, [self.topics.control, self.topics.status], _HEADERS)
+        kafka = limit_wait(self.kafka)
+        require_app(kafka, self.topics)
+        self._follower = TopicFollower(kafka, [self.topics.control, self.topics.status], _HEADERS)
         return Snapshot(self.app.name, RuleHistory(RuleSet.empty(load_streams(self.app.streams))))
 
     def _extended(self, known: Snapshot, records: list[Record]) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def read_feed(start: int, stop: int) -> list[RoutedRecord]:
     return [*FEED.records(start, stop)]
 
 
+@pytest.mark.slow
 def test_each_topic_gets_exactly_its_records() -> None:
     parts = {"search": stream.records(SHOP, 0, STOP), "search.products": products.records(SHOP, 0, STOP)}
     every = read_feed(0, STOP)
@@ -26,6 +28,7 @@ def test_each_topic_gets_exactly_its_records() -> None:
         assert [one.record for one in every if one.topic == topic] == [*part]
 
 
+@pytest.mark.slow
 def test_records_are_in_order_and_a_change_precedes_the_event_of_its_index() -> None:
     places = [(one.record.index, one.topic != "search.products") for one in read_feed(0, STOP)]
     assert places == sorted(places)

@@ -38,6 +38,7 @@ def all_records() -> list[ShopRecord]:
     return list(records(SHOP, 0, N))
 
 
+@pytest.mark.slow
 def test_record_i_does_not_depend_on_where_the_reading_begins(all_records: list[ShopRecord]) -> None:
     for start, stop in [(0, 10), (999, 1001), (1500, 4321), (N - 1, N)]:
         assert list(records(SHOP, start, stop)) == all_records[start:stop]

@@ -73,6 +73,7 @@ def test_explain_event_equals_explain_rule(
     assert fields_as_text(plain) == fields_as_text(explain_rule(one, SOURCE, {SCHEMA.name: events}, question))
 
 
+@pytest.mark.slow
 def test_some_of_these_rules_fire_and_some_do_not() -> None:
     fired = []
     for seed, shape in enumerate(sorted(SHAPES.keys() - {"lists"}) * 3):

@@ -386,6 +386,7 @@ def test_a_key_without_events_for_long_starts_without_state(
     assert found == sort_alerts(counts_expected(specs, cuts, 0, idle * MINUTE).found)
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 3)
 @given(session_specs, count_specs, pays, sizes, hows)
 def test_the_alerts_do_not_depend_on_how_the_input_is_cut(
@@ -515,6 +516,7 @@ def test_a_rule_that_raises_goes_into_quarantine_and_its_group_goes_on(monkeypat
         assert [a["rule"] for a in lane(out, ALERTS)] == ["good"]
 
 
+@pytest.mark.slow
 def test_sums_of_doubles_do_not_depend_on_the_cuts() -> None:
     base = Spec(0, "amount > -99", "early", (("count", 1_000),))
     documents = [

@@ -87,6 +87,7 @@ _LIMITS = ("digits", "grow", "nodes", "bytes", "deep", "all results are null")
 NAMES = [(kind, name) for kind, makers in MAKERS.items() for name in makers]
 
 
+@pytest.mark.quick_cases(30)
 @pytest.mark.parametrize(("kind", "name"), NAMES, ids=[f"{name} -> {kind}" for kind, name in NAMES])
 def test_one_function_gives_what_duckdb_gives(kind: str, name: str, database: duckdb.DuckDBPyConnection) -> None:
     pairs = Pairs(len(name))

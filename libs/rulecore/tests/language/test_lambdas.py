@@ -65,6 +65,7 @@ def _run(text: str, rows: Sequence[Mapping[str, Any]] = ROWS) -> list[Any]:
     return [to_logical(value, expr.type) for value in column.to_list()]
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("size", [1, 7, 4_000_000])
 @pytest.mark.parametrize("text", READ_OUTSIDE)
 def test_the_size_of_a_slice_changes_no_result(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,7 @@ def close(left: Value, right: Value) -> bool:
     return left == right and type(left) is type(right)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("text", EXPRESSIONS)
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8))

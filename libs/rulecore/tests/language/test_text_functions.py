@@ -110,6 +110,7 @@ def test_optional_parts_of_a_time_may_be_missing(times: list[int], length: int) 
     assert found == [*(ms // unit * unit for ms in times), *[None] * len(wrong)]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     ("text", "pattern", "iso"),
     [
@@ -317,6 +318,7 @@ PAIRS = {
 WRITTEN = ["12.345", "-12.345", " 7 ", "+0.005", "9999999.994", "9999999.995", "1e3", ".5", "5.", "9223372036854775808"]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("ours", PAIRS)
 def test_a_function_gives_what_duckdb_gives(ours: str, database: duckdb.DuckDBPyConnection) -> None:
     @settings(max_examples=25, deadline=None)

@@ -47,6 +47,7 @@ def test_a_file_of_one_column_is_a_list_without_values(tmp_path: Path) -> None:
     assert set(build_store(lists).contents(0)["ips"].values) == {"1.2.3.4", 'a,"b', "üñ", "007"}
 
 
+@pytest.mark.slow
 def test_a_large_file_is_published_in_parts(tmp_path: Path) -> None:
     text = "list: ips\nversion: 1\nowner: o\nof: string\nfile: limits.csv\n"
     (loaded,), problems = load_lists(write(tmp_path, text, "value\n" + "\n".join(f"v{n}" for n in range(20_000))))

@@ -305,6 +305,7 @@ def test_the_store_answers_any_entries_with_a_status(entries: Json, of: str, val
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_adding_one_entry_replaces_one_part() -> None:
     entries: list[Json] = [f"10.0.{n // 256}.{n % 256}" for n in range(40_000)]
     before, after = set(to_parts(entries)), set(to_parts([*entries, "192.168.0.1"]))

@@ -171,6 +171,7 @@ def test_the_matcher_equals_the_naive_evaluator_on_generated_rules(rng: random.R
     assert pairs(EventMatcher(compiled).match(frame)) == naive(compiled, frame)
 
 
+@pytest.mark.slow
 def test_the_seeded_rules_use_every_access_path_and_every_leaf() -> None:
     rules = random_rules(random.Random(1), 150)
     assert all(EventMatcher(rules).access_paths()[access] for access in AccessPath)
@@ -182,6 +183,7 @@ def test_the_seeded_rules_use_every_access_path_and_every_leaf() -> None:
     assert any(len(one.plan.entries) > 1 for one in rules if one.plan)
 
 
+@pytest.mark.slow
 def test_candidates_in_chunks_give_the_same_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(5)
     rules, events = random_rules(rng, 80), random_events(rng, 50)
@@ -190,6 +192,7 @@ def test_candidates_in_chunks_give_the_same_matches(monkeypatch: pytest.MonkeyPa
     assert pairs(EventMatcher(rules).match(events)) == whole
 
 
+@pytest.mark.slow
 def test_intervals_filed_by_cells_give_the_same_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(12)
     columns = ["n", "m", "d", "n * n2", "u"]
@@ -210,6 +213,7 @@ def test_intervals_filed_by_cells_give_the_same_matches(monkeypatch: pytest.Monk
     assert pairs(EventMatcher(rules).match(events)) == pairs(crowded.match(events))
 
 
+@pytest.mark.slow
 def test_the_lookup_of_an_interval_ignores_its_neighbours() -> None:
     """Each event is a candidate for the few intervals around it, not for all intervals below or above it."""
     rules = [rule(f"n between {10 * i} and {10 * i + 9}", i) for i in range(500)]
@@ -219,12 +223,14 @@ def test_the_lookup_of_an_interval_ignores_its_neighbours() -> None:
     assert matcher.match(events).candidates.sum() <= 3 * events.height
 
 
+@pytest.mark.slow
 def test_many_conditions_with_few_candidates_each_are_evaluated_together() -> None:
     rules = [rule(f"n = {i} and s like '%{i}_'", i) for i in range(300)]
     events = pl.DataFrame({"n": [*range(300)] * 8, "s": [f"x{i}y" for i in range(300)] * 4 + ["x"] * 1_200})
     assert pairs(EventMatcher(rules).match(events)) == [(row, row % 300) for row in range(1_200)]
 
 
+@pytest.mark.slow
 def test_a_batch_in_two_halves_gives_the_same_matches() -> None:
     rng = random.Random(6)
     matcher, events = EventMatcher(random_rules(rng, 80)), random_events(rng, 900)
@@ -241,6 +247,7 @@ def test_matches_do_not_depend_on_the_other_rules() -> None:
     assert together == sorted(alone)
 
 
+@pytest.mark.slow
 def test_folding_many_keys_of_many_columns_loses_no_key() -> None:
     """More combinations than fit the direct table, so that the sorted one is used as well."""
     rng = random.Random(8)

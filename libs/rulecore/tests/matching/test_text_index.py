@@ -146,6 +146,7 @@ def test_conditions_on_texts_match_what_the_reference_says(seed: int, count: int
     assert found_pairs(rules, events) == reference_pairs(rules, events)
 
 
+@pytest.mark.slow
 def test_the_conditions_use_literals_and_leaves_of_other_parts_of_the_index() -> None:
     matcher = EventMatcher(Conditions(1).rules(150))
     texts = matcher._index.texts
@@ -155,6 +156,7 @@ def test_the_conditions_use_literals_and_leaves_of_other_parts_of_the_index() ->
     assert texts.missing
 
 
+@pytest.mark.slow
 def test_a_batch_of_several_slices_finds_what_its_rows_find_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Conditions(5)
     rules, events = made.rules(30), made.events(300)

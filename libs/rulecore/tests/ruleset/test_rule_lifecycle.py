@@ -213,6 +213,7 @@ def test_each_part_of_a_release_is_compiled_when_it_arrives(monkeypatch: pytest.
     assert (elsewhere, done) == (released, [])
 
 
+@pytest.mark.slow
 def test_a_release_gives_the_same_result_when_the_caches_were_cleared() -> None:
     records = release("cold", [document(f"cold{i}", 1, description="z" * 1_000) for i in range(100)])
     rules, _ = empty_rules().apply(records[:-1], NOW)

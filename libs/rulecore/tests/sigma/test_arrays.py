@@ -95,6 +95,7 @@ def an_event(draw: random.Random) -> dict[str, Any]:
     }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", RULES)
 def test_an_element_that_matches_is_enough(name: str) -> None:
     selection, condition, matches = RULES[name]

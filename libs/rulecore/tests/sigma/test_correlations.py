@@ -70,6 +70,7 @@ def test_events_further_apart_than_the_timespan_do_not_count_together() -> None:
     assert run(rule, failed_login(1), failed_login(2), failed_login(602)) == []
 
 
+@pytest.mark.slow
 def test_events_closer_than_the_timespan_less_a_pane_always_count_together() -> None:
     imported = correlation(EVENT_COUNT)
     assert "windows of 10m begin every 10s: events within 590s count together, beyond 10m never" in imported.notes

@@ -240,6 +240,7 @@ def test_the_logsource_with_most_names_applies() -> None:
 # --- hostile files ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_selection_larger_than_an_expression_is_rejected() -> None:
     many = ", ".join(f"'*x{n}*y'" for n in range(300))
     assert "longer than the 4096 bytes of an expression" in import_rejected(f"{{Image: [{many}]}}").problem.message

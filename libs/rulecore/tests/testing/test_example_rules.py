@@ -30,6 +30,7 @@ def test_all_example_rules_pass_the_check_and_have_a_cost() -> None:
     assert all(cost.note and cost.cheap for cost in report.costs)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
 def test_the_tests_of_an_example_rule_pass(rule: Rule) -> None:
     failed = [(r.test, *r.diff) for r in run_tests(rule, STREAMS, run_in_process, RULES) if not r.passed]

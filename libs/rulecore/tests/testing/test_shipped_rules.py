@@ -57,6 +57,7 @@ def test_aggregates_over_retail_use_exact_types() -> None:
     assert kinds == {Kind.LONG, Kind.DECIMAL}
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
 def test_the_tests_of_a_shipped_rule_pass(rule: Rule) -> None:
     assert {bool(test.expect) for test in rule.tests} == {True, False}

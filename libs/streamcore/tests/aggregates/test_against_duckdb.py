@@ -70,6 +70,7 @@ def equal(seen: object, wanted: object) -> bool:
     return seen == wanted
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", SQL)
 @settings(max_examples=60)
 @given(data=st.data())

@@ -140,6 +140,7 @@ def test_an_aggregate_that_cannot_subtract_raises(kind: Sequence[Aggregate]) -> 
                 aggregate.subtract(nothing, nothing)
 
 
+@pytest.mark.quick_cases(4)
 @every_kind
 @settings(max_examples=30)
 @given(data=st.data())
@@ -155,6 +156,7 @@ def test_operations_do_not_change_the_partials_that_they_are_given(
     assert [pickle.dumps([column.tolist() for column in part.values()]) for part in parts] == before
 
 
+@pytest.mark.quick_cases(5)
 @every_kind
 def test_empty_partials_can_be_reduced_stored_and_read(kind: Sequence[Aggregate]) -> None:
     none = np.empty(0, dtype=np.int64)

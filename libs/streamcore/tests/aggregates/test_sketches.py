@@ -86,6 +86,7 @@ DISTRIBUTIONS: dict[str, Callable[[np.random.Generator], npt.NDArray[np.float64]
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("pieces", [1, 10, 100])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_quantiles_are_close_to_the_exact_ones_by_rank(name: str, pieces: int) -> None:

@@ -47,6 +47,7 @@ def test_an_owner_counts_as_gone_exactly_when_its_process_has_ended(process: sub
     assert there.is_gone()
 
 
+@pytest.mark.slow
 def test_an_owner_that_the_system_hides_counts_as_alive_until_it_ends(
     process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

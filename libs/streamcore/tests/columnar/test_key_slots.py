@@ -73,6 +73,7 @@ def test_equal_keys_share_a_key_slot_and_different_keys_do_not(
             }
 
 
+@pytest.mark.slow
 def test_unused_keys_do_not_accumulate() -> None:
     key_slots = KeySlots({"k": pl.Int64()})
     for cut in range(200):

@@ -67,6 +67,7 @@ DEAD: list[tuple[bytes | None, RejectCode]] = [
 ]
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize(("raw", "code"), DEAD, ids=lambda value: str(value)[:60])
 def test_a_bad_line_is_a_dead_letter_and_affects_no_other_line(
     make_format: MakeFormat, raw: bytes | None, code: RejectCode

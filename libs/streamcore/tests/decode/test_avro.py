@@ -494,6 +494,7 @@ def test_local_times_are_read_in_the_time_zone_of_the_schema(make_format: MakeFo
     make_format(stream("timestamp", zone="Europe/London"), Avro(Bare(json.dumps(avro)))).agree(records)
 
 
+@pytest.mark.slow
 def test_a_record_of_twenty_megabytes_is_one_dead_letter(make_format: MakeFormat) -> None:
     both = make_format(SCHEMA, BARE, limits=DecodeLimits())
     decoded = both.agree([datum(), b"\x00" * 20_000_000, *[datum()] * 20])

@@ -438,6 +438,7 @@ def test_a_schema_of_another_shape_is_named_with_both_types(kind: str, found: st
     assert f"accepted for a {accepted}" in dead["reason"]
 
 
+@pytest.mark.slow
 def test_records_with_many_elements_make_no_room_for_as_many_in_all_that_follow() -> None:
     decoder = Registry().decoder(NESTED_STREAM, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
     schemas = Schemas(RegisteredSchema(4, "PROTOBUF", NESTED_PROTO))

@@ -280,6 +280,7 @@ def test_a_key_that_is_missing_stops_the_start(monkeypatch: pytest.MonkeyPatch) 
         LineageReporter(LineageSettings("http://x", api_key_env="LINEAGE_KEY"))
 
 
+@pytest.mark.slow
 def test_cuts_are_counted_while_the_thread_sends(server: LineageServer) -> None:
     with LineageReporter(settings(server, 1)) as lineage:
         lineage.describe(JOB)

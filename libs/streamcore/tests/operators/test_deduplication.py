@@ -212,6 +212,7 @@ def steady_cuts(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
     return result
 
 
+@pytest.mark.slow
 def test_expired_ids_are_freed_and_restarts_do_not_restore_them() -> None:
     one, blob_bytes = Run(Deduplication(("id",), HORIZON)), []
     for number, cut in enumerate(steady_cuts(cuts=200, ids_per_cut=50, cut_ms=20)):
@@ -223,6 +224,7 @@ def test_expired_ids_are_freed_and_restarts_do_not_restore_them() -> None:
     assert blob_bytes[-1] < 2 * blob_bytes[20]
 
 
+@pytest.mark.slow
 def test_clearing_the_columns_of_expired_ids_drops_no_live_id() -> None:
     one = Run(Deduplication(("id",), HORIZON))
     for number, cut in enumerate(steady_cuts(cuts=60, ids_per_cut=500, cut_ms=50)):

@@ -106,6 +106,7 @@ def run_alike(cases: list[Case], rng: random.Random, end_ms: int) -> list[list[T
     return found
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("part", range(5))
 def test_patterns_that_share_partial_matches_find_what_each_finds(part: int) -> None:
     shared = 0
@@ -123,6 +124,7 @@ def test_patterns_that_share_partial_matches_find_what_each_finds(part: int) -> 
     assert shared >= PATTERNS // 50
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("part", range(10))
 def test_matches_are_those_of_the_definition(part: int, columns: bool) -> None:

@@ -78,6 +78,7 @@ def found_in(result: SimulationResult, lane: str = "matches") -> list[tuple[Any,
 # --- processing time ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [False, True])
 def test_in_processing_time_the_order_is_that_of_arrival_and_limits_are_by_the_clock(*, restart: bool) -> None:
     pattern = A_THEN_B.within("10ms")
@@ -98,6 +99,7 @@ def test_by_the_clock_the_time_of_a_match_is_over_at_its_limit() -> None:
 # --- keys ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("restart", [False, True])
 def test_without_a_key_all_events_are_one_sequence(*, restart: bool) -> None:
     cuts: list[list[Arriving]] = [[(1, "x", "a")], [(2, "y", "b")], [(3, "y", "a"), (4, "x", "b")]]
@@ -117,6 +119,7 @@ def test_null_is_a_key_of_its_own() -> None:
 AAAB: list[Arriving] = [(1, "x", "a"), (2, "x", "a"), (3, "x", "a"), (4, "y", "a"), (5, "x", "b"), (6, "y", "b")]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("size", [1, 2, 6])
 def test_beyond_the_limit_of_a_key_the_oldest_partial_matches_are_dropped_and_counted(size: int) -> None:
     cuts = [AAAB[at : at + size] for at in range(0, 6, size)]
@@ -136,6 +139,7 @@ def test_beyond_the_limit_of_all_keys_no_partial_match_begins_in_a_cut() -> None
     assert result.counters["find.partials_dropped"] == 1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("size", [1, 2, 6])
 def test_a_partial_match_that_is_too_long_is_dropped_and_counted(size: int) -> None:
     cuts = [AAAB[at : at + size] for at in range(0, 6, size)]
@@ -174,6 +178,7 @@ def wrong_columns(match: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[
 APPLIED = {"first": pl.Int64(), "last": pl.Int64()}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("size", [1, 2, 6])
 def test_a_match_on_which_the_function_raises_is_a_dead_letter_and_others_are_emitted(size: int) -> None:
     cuts = [AAAB[at : at + size] for at in range(0, 6, size)]

@@ -65,6 +65,7 @@ def lines(frame: pl.DataFrame) -> list[str]:
     return [repr(row) for row in frame.select(sorted(frame.columns)).rows()]
 
 
+@pytest.mark.slow
 def test_each_shard_of_each_stage_starts_with_exactly_its_own_rows(restored: Restored) -> None:
     seen = 0
     for (stage, shard), before in restored.simulation.blobs.items():

@@ -97,6 +97,7 @@ def test_a_manifest_does_not_contain_where_it_was_created(simulation: Simulation
     assert "spark" not in text.lower()
 
 
+@pytest.mark.slow
 def test_a_crash_during_a_savepoint_leaves_no_savepoint_and_its_name_free(
     simulation: Simulation, any_place: ObjectStore
 ) -> None:

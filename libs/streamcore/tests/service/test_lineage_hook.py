@@ -49,6 +49,7 @@ def test_each_lane_ends_in_the_dataset_that_others_know_by_this_name(tmp_path: P
     assert ("id", "string") in job.inputs["orders"].fields
 
 
+@pytest.mark.slow
 def test_it_is_off_by_default_and_loads_no_http_client(tmp_path: Path) -> None:
     settings = small_etl.load(tmp_path)
     assert settings.lineage is None

@@ -116,6 +116,7 @@ def shop(tmp_path: Path) -> Shop:
     return new_shop
 
 
+@pytest.mark.slow
 def test_a_promoted_standby_starts_without_state_if_allowed_and_continues_the_next_time(shop: Shop) -> None:
     first = shop.standby()
     first.go(1, allow_empty=True)
@@ -169,6 +170,7 @@ def test_a_rejected_promote_changes_nothing(shop: Shop) -> None:
     assert shop.all_files() == before
 
 
+@pytest.mark.slow
 def test_a_promote_from_an_unreadable_savepoint_leaves_nothing_and_can_be_repeated(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +194,7 @@ def test_a_promote_from_an_unreadable_savepoint_leaves_nothing_and_can_be_repeat
     standby.go(2, "one")
 
 
+@pytest.mark.slow
 def test_a_promote_whose_storage_becomes_unavailable_keeps_no_lease(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_promote_whose_storage_becomes_unavailable_keeps_no_lease(
     shop.standby().go(2, "one")
 
 
+@pytest.mark.slow
 def test_a_promote_that_crashes_releases_the_lease(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     standby = shop.standby()
 
@@ -245,6 +249,7 @@ def test_a_promote_that_dies_after_any_write_is_repeated_to_the_same_checkpoint(
     assert died >= 3, "lease, epoch and identity are written at least"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("restore", "allow_empty"), [("one", False), (None, True)])
 def test_a_lost_response_to_the_last_write_does_not_reject_the_promote(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, restore: str | None, *, allow_empty: bool
@@ -259,6 +264,7 @@ def test_a_lost_response_to_the_last_write_does_not_reject_the_promote(
     assert shop.contents() == wanted
 
 
+@pytest.mark.slow
 def test_a_promote_whose_last_write_failed_is_rejected_and_leaves_nothing(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +299,7 @@ def lose_response(monkeypatch: pytest.MonkeyPatch, *, succeeds: bool) -> None:
     monkeypatch.setattr(files, "write_whole", write)
 
 
+@pytest.mark.slow
 def test_a_promote_ignores_the_files_of_an_interrupted_restore(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.standby().go(2, allow_empty=True)
     wanted = shop.contents()

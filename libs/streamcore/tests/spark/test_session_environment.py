@@ -75,6 +75,7 @@ with runtime.Runtime("app", None, session.SparkSettings(Path("jars"))) as starte
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("imported_before", [True, False])
 def test_the_thread_that_opens_the_session_imports_no_module_of_pyspark(imported_before: bool) -> None:
     command = [sys.executable, "-c", IMPORTS, str(imported_before)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,7 @@ def test_a_row_that_was_added_and_deleted_between_two_commits_is_never_written()
     assert table.changes().height == 0
 
 
+@pytest.mark.slow
 def test_the_number_of_runs_grows_with_the_logarithm_of_the_rows() -> None:
     table = new_table()
     for at in range(300):

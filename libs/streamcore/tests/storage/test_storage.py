@@ -79,6 +79,7 @@ def test_a_reader_sees_the_old_or_the_new_file_while_it_is_replaced(any_place: O
         writing.join()
 
 
+@pytest.mark.slow
 def test_a_file_whose_writer_is_killed_is_complete_or_absent(any_place: ObjectStore) -> None:
     code = (
         "import sys; from streamcore.storage import open_object_store\n"

@@ -238,6 +238,7 @@ def test_too_many_names_are_counted_under_one_label() -> None:
     assert totals[OTHER] == 9 * NAMES
 
 
+@pytest.mark.slow
 def test_a_service_without_telemetry_and_without_a_pod_loads_no_client_for_them() -> None:
     code = (
         "import sys; import streamcore.service.main; "

@@ -340,6 +340,7 @@ def limit_cuts() -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("shards", "restart_every"), [(1, 0), (1, 1), (4, 0), (4, 1), (3, 2)])
 def test_the_broadcast_side_emits_once_and_changes_the_state_of_all_keys(shards: int, restart_every: int) -> None:
     result = run(BROADCAST, limit_cuts(), shards, restart_every)

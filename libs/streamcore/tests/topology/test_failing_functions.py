@@ -247,6 +247,7 @@ def test_a_window_continues_as_if_its_failed_pane_had_been_emitted() -> None:
     assert [value["pane"] for _, value in letters(result)] == [2]
 
 
+@pytest.mark.slow
 def test_a_restart_between_failing_panes_changes_nothing() -> None:
     topology, events = window_topology(POISONED, "tumbling"), random_rows(4)
     whole = simulate(topology, {"a": events}, cut_rows=10, shards=2)

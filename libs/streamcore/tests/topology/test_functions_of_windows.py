@@ -178,6 +178,7 @@ class OfSession(ProcessWindowFunction):
         return [{"session": self.sessions}]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("cut_rows", "shards"), [(1, 1), (2, 3), (9, 2)])
 def test_sessions_have_state_per_key(cut_rows: int, shards: int) -> None:
     step = A.key_by("user").window(Session("10ms")).process(OfSession())
@@ -270,6 +271,7 @@ class Numbered(ProcessFunction):
         return [{"user": "timer", "number": self.number}]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("cut_rows", "shards"), [(1, 1), (2, 4), (9, 3)])
 def test_without_key_columns_all_rows_have_one_state_on_one_shard(cut_rows: int, shards: int) -> None:
     numbered = A.key_by().process(Numbered())

@@ -75,6 +75,7 @@ def test_a_step_runs_on_no_more_shards_than_its_parallelism(parallelism: int, bu
     assert (sum(rows), sum(count > 0 for count in rows)) == (60, busy)
 
 
+@pytest.mark.slow
 def test_a_key_behind_a_step_with_a_parallelism_is_sent_again_to_all_shards() -> None:
     few = A.partition_by("user", parallelism=1)
     topology = Topology("t", few.key_by("user").process(Count()).sink("out"), few.sink("few"))

@@ -86,6 +86,7 @@ def test_the_version_is_the_tag_or_the_digest_of_the_image(image: str, version: 
     assert image_version(image) == version
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_status_reads_back_from_json_as_it_was(seed: int) -> None:
     """The statuses are those of simulated apps after many operations."""

@@ -170,6 +170,7 @@ def test_past_last_does_not_start_with_the_last_event_of_a_match() -> None:
     assert find_matches("1a 2a 3a 4a", {**FAILED, "times": 2}) == ["1a 2a", "3a 4a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", ["to_next", "none"])
 def test_the_other_skip_strategies_keep_every_other_partial(skip: str) -> None:
     assert find_matches("1a 2a 3a 4b", FAILED, BOUGHT, skip=skip) == ["1a 2a 4b", "2a 3a 4b"]

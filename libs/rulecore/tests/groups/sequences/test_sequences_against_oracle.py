@@ -238,6 +238,7 @@ def test_restarts_and_processes_that_take_turns_do_not_change_the_matches(
     assert sorted(run(drawn, events, sizes, processes), key=str) == expected_matches(drawn, events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fewest_runs", [0, engine.FEWEST_RUNS])
 @given(relatives() | alike(), arrivals(), sizes_of_cuts, st.sampled_from([0, 1, 2]), st.booleans())
 def test_sequences_of_a_family_find_what_each_finds_by_itself(
@@ -265,6 +266,7 @@ _AAB, _AAC = (Drawn(((0, 2, None), (last, 1, None)), 25, "past_last", False) for
 _USER = [Event(T0 + 2 * n * MINUTE, 0, n, {"user": "u", "kind": k, "amount": 0}) for n, k in enumerate("aaaaaabc")]
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 2)
 @example([_AAB, _AAC, _AAB], _USER, 6, 0, False)
 @example([_AAB, _AAC, replace(_AAC, span=24)], _USER, 6, 1, True)
@@ -286,6 +288,7 @@ def test_rules_that_come_and_go_change_no_match_of_another_rule_of_their_family(
     assert own == [places for _, _, places, *_ in run(drawn[:1], events, [len(events)])]
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 4)
 @given(rule_lists, arrivals(), sizes_of_cuts, st.sampled_from([0, 1, 2]))
 def test_with_a_limit_on_partials_the_result_and_its_order_still_depend_on_the_events_alone(
@@ -303,6 +306,7 @@ _ELEVEN_AND_ONE = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 10)
 @example([_QUIET], _ELEVEN_AND_ONE, [1], True)
 @given(rule_lists, arrivals(), sizes_of_cuts, st.booleans())

@@ -235,6 +235,7 @@ def test_after_a_restart_rows_of_closed_windows_do_not_count_against_the_limit(a
     assert run.ports[REJECTED] == []
 
 
+@pytest.mark.slow
 def test_a_session_that_never_ends_is_not_read_again_in_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     found_sizes = []
     original = SessionClosing._lasts

@@ -93,6 +93,7 @@ def is_columnar(spec: WindowSpec) -> bool:
     return isinstance(operator._path, ColumnarTriggeredWindows)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("restarts", [False, True])
 @settings(deadline=None, max_examples=60)
 @given(columnar_specs(), cuts(), st.sampled_from([Count(), Sum("v"), Collect("v")]))
@@ -102,6 +103,7 @@ def test_triggered_columns_equal_the_reference(
     check(spec, given_cuts, function, restarts=restarts)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(columnar_specs(), cuts(), st.lists(st.booleans(), max_size=20))
 def test_two_workers_with_triggered_columns_equal_the_reference(
@@ -174,6 +176,7 @@ def compare(spec: WindowSpec, given_cuts: Sequence[Cut], max_windows: int, swaps
                 side.take_over(rows_of_other)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(columnar_specs(), large_cuts(), st.lists(st.booleans(), max_size=5), st.sampled_from([10_000, 10_000, 3]))
 def test_both_paths_have_equal_panes_and_stored_rows(
@@ -182,12 +185,14 @@ def test_both_paths_have_equal_panes_and_stored_rows(
     compare(spec, given_cuts, max_windows, swaps)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(columnar_specs(sessions), large_cuts())
 def test_sessions_in_columns_equal_those_one_by_one(spec: WindowSpec, given_cuts: list[Cut]) -> None:
     compare(spec, given_cuts, 10_000)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     sessions,

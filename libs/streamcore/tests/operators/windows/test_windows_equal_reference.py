@@ -55,6 +55,7 @@ def test_the_operator_equals_the_reference(spec: WindowSpec, given_cuts: list[Cu
     check(spec, given_cuts, function, restarts=False)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
     specs() | at_end_only(event_time_assigners) | at_end_only(sessions),
@@ -78,6 +79,7 @@ def test_a_restart_after_every_cut_equals_the_reference(
     check(spec, given_cuts, function, restarts=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True])
 @settings(deadline=None, max_examples=40)
 @given(at_end_only(event_time_assigners | slides | days), cuts(), aggregates)
@@ -87,6 +89,7 @@ def test_windows_that_fire_at_their_ends_equal_the_reference(
     check(spec, given_cuts, function, restarts=restarts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True])
 @settings(deadline=None, max_examples=40)
 @given(at_end_only(sessions), cuts(), aggregates)
@@ -96,6 +99,7 @@ def test_sessions_that_fire_at_their_ends_equal_the_reference(
     check(spec, given_cuts, function, restarts=restarts)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(specs(), inputs(), st.sets(st.integers(0, 25)), st.sets(st.integers(0, 25)), aggregates)
 def test_any_cuts_give_the_same_panes_in_the_same_order_within_a_key(

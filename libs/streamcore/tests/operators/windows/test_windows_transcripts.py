@@ -13,6 +13,7 @@ RIGHT = [transcript for transcript in load_all() if not transcript.wrong]
 WRONG = [transcript for transcript in load_all() if transcript.wrong]
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("transcript", RIGHT[::3], ids=lambda transcript: transcript.label)
 def test_the_operator_follows_the_transcript(transcript: Transcript) -> None:
     transcript.run(OperatorRunner)
@@ -30,6 +31,7 @@ def test_an_operator_that_restarts_at_every_step_follows_the_transcript(transcri
     transcript.run(partial(OperatorRunner, restarts=True))
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("transcript", WRONG, ids=lambda transcript: transcript.label)
 def test_a_wrong_transcript_fails_in_its_last_step(transcript: Transcript) -> None:
     with pytest.raises(Mismatch) as failure:

@@ -62,6 +62,7 @@ def test_a_process_killed_at_any_step_leaves_a_table_that_its_successor_complete
     assert _ids(tmp_path / "t") == list(range(_CUTS * PER_CUT))
 
 
+@pytest.mark.slow
 def test_data_files_without_a_commit_are_invisible_to_readers(tmp_path: Path) -> None:
     died = _run(tmp_path / "t", "commit", 2)
     assert died.returncode in (-signal.SIGSYS, -signal.SIGKILL), died.stderr

@@ -100,6 +100,7 @@ def test_a_reader_of_the_log_reads_back_what_the_sink_wrote(cuts: list[list[Row]
         assert sorted(map(_comparable, delta_log.rows(Path(folder)))) == expected
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "value",
     [
@@ -241,6 +242,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_the_sink_waits_for_a_full_disk_and_writes_no_part_of_a_cut(small_disk: Path) -> None:
     sink = _sink(small_disk / "t")
     sink.open(_OWNER)

@@ -72,6 +72,7 @@ def _files(table: DeltaTable) -> list[DataFile]:
     return max(small_files(table, _TARGET).values(), key=len)
 
 
+@pytest.mark.slow
 def test_compaction_keeps_contents_and_ledger_and_leaves_one_file_per_partition(tmp_path: Path) -> None:
     sink = _write_days(tmp_path)
     before, ledger = _contents(tmp_path), delta_log.ledger(tmp_path)
@@ -99,6 +100,7 @@ def test_only_closed_partitions_are_compacted(tmp_path: Path) -> None:
     assert set(count.values()) == {1}
 
 
+@pytest.mark.slow
 def test_one_of_two_concurrent_compactions_gives_up(tmp_path: Path) -> None:
     _write_days(tmp_path)
     before = _contents(tmp_path)
@@ -107,6 +109,7 @@ def test_one_of_two_concurrent_compactions_gives_up(tmp_path: Path) -> None:
     assert _contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_the_compaction_of_the_library_would_double_the_rows(tmp_path: Path) -> None:
     """The reason for a compaction of our own. When this fails, the library is fixed: use it again."""
     sink = _write_days(tmp_path)
@@ -136,6 +139,7 @@ def test_a_compaction_accepts_concurrent_appends(tmp_path: Path) -> None:
     assert sink.write(cut_id(7), {"rows": delta_log.table_of(_SCHEMA, {"id": 61})}).outcome == WriteOutcome.COMMITTED
 
 
+@pytest.mark.slow
 def test_statistics_of_a_compacted_file_hold_for_every_row(tmp_path: Path) -> None:
     _write_days(tmp_path)
     run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
@@ -184,6 +188,7 @@ def test_the_ledger_survives_a_checkpoint_and_the_retention_of_transactions(tmp_
     assert sink.write(cut_id(5), {"rows": delta_log.table_of(_SCHEMA, {"id": 50})}).outcome == WriteOutcome.SKIPPED
 
 
+@pytest.mark.slow
 def test_vacuum_deletes_only_old_orphans(tmp_path: Path) -> None:
     _write_days(tmp_path)
     before = _contents(tmp_path)

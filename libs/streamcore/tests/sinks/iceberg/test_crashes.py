@@ -100,6 +100,7 @@ class _Forgetful(IcebergSink):
         return ledger, summary
 
 
+@pytest.mark.slow
 def test_without_the_ledger_a_replayed_cut_is_written_twice(tmp_path: Path) -> None:
     for _ in range(2):
         writer = _Forgetful(settings(tmp_path), {"rows": SCHEMA})
@@ -200,6 +201,7 @@ def test_a_commit_whose_answer_was_lost_is_not_written_again(tmp_path: Path, mon
     assert _ids(tmp_path) == list(range(2 * PER_CUT))
 
 
+@pytest.mark.slow
 def test_another_writer_of_the_table_delays_a_cut_and_harms_nothing(tmp_path: Path) -> None:
     mine, other = sink(tmp_path), IcebergSink(settings(tmp_path), {"rows": SCHEMA})
     mine.open(_OWNER)

@@ -78,6 +78,7 @@ def test_a_missing_column_is_named_with_the_statement_that_adds_it(tmp_path: Pat
     assert sorted(n or 0 for file in files for n in pq.ParquetFile(file).read()["n"].to_pylist()) == [0] * 10 + [7] * 10
 
 
+@pytest.mark.slow
 def test_old_snapshots_are_expired_and_no_row_is_lost(tmp_path: Path) -> None:
     tables = {"rows": IcebergTableSpec(TABLE, keep_snapshots=4)}
     writer = IcebergSink(IcebergSettings(IcebergCatalog(options(tmp_path)), tables), {"rows": SCHEMA})

@@ -182,6 +182,7 @@ def test_a_damaged_block_is_corrupt_state(damage: str, tmp_path: Path) -> None:
         after.cut({"orders": rows(1)["orders"]})
 
 
+@pytest.mark.slow
 def test_files_of_dead_processes_are_removed_and_those_of_living_ones_stay(tmp_path: Path) -> None:
     dead = tmp_path / "headgate-cold-dead"
     dead.mkdir()
@@ -199,6 +200,7 @@ def test_files_of_dead_processes_are_removed_and_those_of_living_ones_stay(tmp_p
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_without_locks_the_folder_of_a_living_process_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +316,7 @@ def _versions(folder: Path, memory_bytes: int | None) -> tuple[list[str], Counte
     return sorted(lines), Counter(map(repr, stored.select(sorted(stored.columns)).rows()))
 
 
+@pytest.mark.slow
 def test_cold_keys_of_an_older_version_are_migrated(tmp_path: Path) -> None:
     whole = _versions(tmp_path, None)
     assert any(line.endswith("True") for line in whole[0])

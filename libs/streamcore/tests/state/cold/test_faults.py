@@ -213,6 +213,7 @@ def test_a_process_does_not_read_what_a_full_disk_left(tmp_path: Path) -> None:
     assert not [*tmp_path.rglob("*.part")]
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_at_each_write_is_an_outage_that_ends(tmp_path: Path) -> None:
     simulation, outages = _simulation(tmp_path, HALF), 0
     for cut in range(CUTS):
