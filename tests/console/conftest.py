@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +10,8 @@ import pytest
 from tests.harness.run.shared_servers import unique_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.sync_api import Browser
 
     from streamcore.kafka.settings import KafkaSettings
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep all journeys on one worker: they share the shop and the browser."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/console/"):
             item.add_marker(pytest.mark.xdist_group("console"))
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.spark)

@@ -106,6 +106,7 @@ def rows_of(process: InProcessApp, ingest: Ingest, batch: pa.RecordBatch) -> Ite
         yield from (output.events, output.watermark_ms, output.all_records())
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("written", "make"), [(JSON, as_json), (JSON, in_doubt), (Avro(), as_avro)], ids=["json", "in-doubt", "avro"]
 )

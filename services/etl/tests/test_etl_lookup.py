@@ -130,6 +130,7 @@ def test_lookups_run_one_after_the_other_and_a_key_may_come_from_an_earlier_one(
     assert Customers.requests['POST a"n@shop'] == 1
 
 
+@pytest.mark.slow
 def test_a_third_of_dead_keys_holds_a_cut_no_longer_than_the_budget(server: str, tmp_path: Path) -> None:
     look = {"url": server, "key": "id", "adds": ["email"], "concurrency": 2, "attempts": 3, "pause_ms": 1}
     look |= {"timeout_ms": 150, "failure_budget_ms": 300}

@@ -66,7 +66,7 @@ def test_a_request_is_carried_out_once_and_answered(tmp_path: Path) -> None:
         box.send('{"id":"1","command":"drain"}')
         wait_until(lambda: "1" in published_status(tmp_path).results)
         box.send('{"id":"1","command":"drain"}')
-        time.sleep(0.5)
+        time.sleep(0.2)
     assert hand.done == [Drain("1")]
     assert published_status(tmp_path).results["1"] == CommandResult(True, "done")
 

@@ -187,6 +187,7 @@ def proto_decoder() -> ProtobufDecoder:
     return ProtobufDecoder(STREAM, schema, "schema 1", 5, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("spoiled", [0.0, 0.5])
 def test_avro(spoiled: float) -> None:
     chance, decoder = random.Random(1), avro_decoder()
@@ -196,6 +197,7 @@ def test_avro(spoiled: float) -> None:
         assert check(decoder, decoder._decode_one, records) > 100
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("spoiled", [0.0, 0.5])
 def test_protobuf(spoiled: float) -> None:
     chance, decoder = random.Random(2), proto_decoder()

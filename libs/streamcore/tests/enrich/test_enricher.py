@@ -232,6 +232,7 @@ def test_slow_calls_that_succeed_cost_nothing_of_the_budget(enrich: Enrich) -> N
     assert enrich(*[f"slow-{n}" for n in range(5)]).rows.height == 5
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_at_all_is_asked_once_a_frame_until_it_does(enrich: Enrich) -> None:
     enrich.configure(timeout_ms=SHORT_MS, retries=ONCE, concurrency=2, failure_budget_ms=SHORT_MS)
     assert enrich(*[f"hang-{n}" for n in range(8)]).failed.height == 8

@@ -77,6 +77,7 @@ def test_each_shard_of_each_stage_starts_with_exactly_its_own_rows(restored: Res
     assert seen == restored.savepoint.manifest.total_rows > 0
 
 
+@pytest.mark.slow
 def test_an_uncommitted_attempt_is_repeated_byte_for_byte(restored: Restored) -> None:
     for stage, shard in restored.simulation.blobs:
         first, again = MemoryBlobs(), MemoryBlobs()

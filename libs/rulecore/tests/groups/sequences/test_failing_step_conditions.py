@@ -58,6 +58,7 @@ def records(text: str) -> list[RawRecord]:
     return found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_rule_goes_into_quarantine_and_other_rules_keep_their_matches(*, restart: bool) -> None:
     kernel = RulesFactory((RuleStream(SCHEMA, "acts"),))

@@ -230,6 +230,7 @@ def test_sequences_find_what_the_oracle_finds_however_the_input_is_cut(
     assert sorted(run(drawn, events, sizes), key=str) == expected_matches(drawn, events)
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 2)
 @given(rule_lists, arrivals(), sizes_of_cuts, st.sampled_from([0, 2, 3]))
 def test_restarts_and_processes_that_take_turns_do_not_change_the_matches(
