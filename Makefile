@@ -141,7 +141,7 @@ nightly-decoders:
 	@HEADGATE_JSON_RECORDS=$(JSON_RECORDS) HEADGATE_JSON_SEED=$(LAB_SEED) HEADGATE_BINARY_SCHEMAS=$(BINARY_SCHEMAS) \
 		HEADGATE_BINARY_SEED=$(LAB_SEED) $(VENV)/python -m pytest libs/streamcore/tests/decode/walk --timeout 7200 $(ARGS)
 nightly-patterns:
-	@HEADGATE_PATTERNS=$(PATTERNS) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
+	@HEADGATE_PATTERNS=$(PATTERNS) HEADGATE_PATTERN_SEED=$(LAB_SEED) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
 nightly-simulation:
 	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
 nightly-owners:

@@ -28,7 +28,7 @@ def command(program: str, options: ProgramOptions, form: str) -> None:
     from streamcore.wire import no_pandas
 
     no_pandas.unblock()
-    from headgate.programs.program_settings import load_program
+    from headgate.programs.program_settings import describe_checkpoints, load_program
     from streamcore.service.program.definition import load_topology
 
     loaded = load_program(program, options)
@@ -43,3 +43,4 @@ def command(program: str, options: ProgramOptions, form: str) -> None:
         click.echo(f"lane {lane} -> topic {topic}")
     for lane in sorted(app.tables):
         click.echo(f"lane {lane} -> a sink of the settings")
+    click.echo(describe_checkpoints(loaded.settings))

@@ -15,6 +15,7 @@ from headgate.savepoints.options import settings_options
 from headgate.time_arguments import show_time
 from streamcore.control.channel import last_status, standby_channel
 from streamcore.control.status import DriverPhase, DriverStatus
+from streamcore.kafka.delivery import AT_LEAST_ONCE_TEXT, CheckpointingMode
 from streamcore.storage.location import Location
 
 #: A process publishes its status every few seconds.
@@ -58,6 +59,8 @@ def _lines(app: str, status: DriverStatus, age_s: float) -> list[str]:
     if status.batch >= 0:
         lines.append(f"epoch {status.epoch}, batch {status.batch} is committed; busy {status.busy_percent} %")
     lines.append(f"lag {status.lag_rows} records, {status.lag_s:.1f} s; watermark {show_time(status.watermark_ms)}")
+    if status.checkpointing_mode == CheckpointingMode.AT_LEAST_ONCE:
+        lines.append(f"{status.checkpointing_mode}: {AT_LEAST_ONCE_TEXT}")
     if status.message:
         lines.append(status.message)
     if status.phase in _AT_WORK and age_s >= _SILENT_S:

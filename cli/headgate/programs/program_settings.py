@@ -17,6 +17,7 @@ import yaml
 from headgate.errors import InputError
 from headgate.kafka_login import DEFAULT_BOOTSTRAP, KafkaLogin
 from headgate.local import cache
+from streamcore.kafka.delivery import AT_LEAST_ONCE_TEXT, CheckpointingMode
 from streamcore.service.config.documents import read_yaml
 from streamcore.service.program.definition import MODULE, program_service
 
@@ -141,3 +142,13 @@ def _kafka(entry: object, login: KafkaLogin) -> Document:
     if login.bootstrap is not None:
         kafka["bootstrap"] = login.bootstrap
     return {"bootstrap": DEFAULT_BOOTSTRAP} | kafka
+
+
+def describe_checkpoints(settings: ProgramSettings) -> str:
+    """Return what the settings say about checkpoints, as a line of a plan."""
+    mode = settings.checkpointing_mode
+    more = f" ({AT_LEAST_ONCE_TEXT})" if mode is CheckpointingMode.AT_LEAST_ONCE else ""
+    return (
+        f"checkpoint {settings.checkpoint}: one a batch, {mode}{more}; "
+        f"the last {settings.retained_checkpoints} are kept; {settings.checkpoint_retention}"
+    )

@@ -53,6 +53,9 @@ def test_the_plan_names_stages_topics_and_lanes(capsys: pytest.CaptureFixture[st
     assert "shuffle revenue.0 by country" in text
     assert "reads shop.orders, shop.control, with 4 shards" in text
     assert "lane large -> topic shop.large" in text
+    assert "one a batch, exactly-once; the last 20 are kept; retain-on-cancellation" in text
+    assert run(["plan", str(EXAMPLE), "--set", "checkpointing_mode=at-least-once"]) == 0
+    assert "at-least-once (records are visible before their batch is committed; " in capsys.readouterr().out
     assert run(["plan", str(EXAMPLE), "--as", "mermaid"]) == 0
     assert capsys.readouterr().out.startswith("flowchart")
 

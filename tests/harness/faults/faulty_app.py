@@ -17,10 +17,11 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
+from streamcore.kafka.at_least_once import AtLeastOnceWriter
 from streamcore.kafka.delivery import CommitReceipt, CommitStep, OutRecord, OutRecords, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
@@ -40,9 +41,9 @@ class Faults:
 
 
 class FaultyWriter(ExactlyOnceWriter):
-    """The writer of the app, with ``faults``."""
+    """The writer of the app, with ``faults``. Also the part of a writer in another mode that has them."""
 
-    faults: Faults
+    faults: ClassVar[Faults]
 
     def __init__(
         self, settings: KafkaSettings, writer: WriterId, markers_topic: str, *, hooks: WriterHooks, **more: Any
@@ -66,6 +67,10 @@ class FaultyWriter(ExactlyOnceWriter):
         if self._armed and step is self.faults.die:
             time.sleep(0.3)  # what was produced is at the broker by now
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FaultyAtLeastOnceWriter(FaultyWriter, AtLeastOnceWriter):
+    """The same without transactions."""
 
 
 def _to_records(some: OutRecord | OutRecords) -> Iterable[OutRecord]:
@@ -104,5 +109,6 @@ def _faults() -> Faults:
 
 if __name__ == "__main__":
     FaultyWriter.faults = _faults()
-    vars(runner)["ExactlyOnceWriter"] = FaultyWriter  # the one name by which the runner knows it
+    # The only names by which the runner knows them.
+    vars(runner).update(ExactlyOnceWriter=FaultyWriter, AtLeastOnceWriter=FaultyAtLeastOnceWriter)
     sys.exit(run_service(importlib.import_module(FaultyWriter.faults.module).SERVICE))

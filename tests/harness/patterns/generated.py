@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from streamcore.patterns.pattern import AfterMatchSkip, Contiguity, Pattern, Ski
 from tests.harness.patterns.brute_force import Event, Item, Predicate
 
 LETTERS = "abcd"
+#: The first seed; another one gives other patterns.
+FIRST_SEED = int(os.environ.get("HEADGATE_PATTERN_SEED", "0"))
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,11 @@ class Case:
         until = self.conditions.get(f"{item.name}.until")
         flags = f"{' optional' * item.optional}{' greedy' * item.greedy} gap {item.gap_ms}"
         return f"{self.conditions[item.name]} {item.least}..{item.most} {item.inner}{flags} until {until}"
+
+
+def seeds(part: int, parts: int, count: int) -> range:
+    """Return the seeds of one of ``parts`` parts of ``count`` cases."""
+    return range(FIRST_SEED + part, FIRST_SEED + count, parts)
 
 
 def generate(seed: int, *, most_events: int = 8) -> Case:

@@ -10,6 +10,8 @@
     <root>/streams/N     the streams that were published while the app ran, from batch N on: see ``stream_log``
     <root>/initial/      the state of a savepoint, for batch 0: see ``streamcore.savepoint.restore``
     <root>/restored_from.json  the savepoint that it comes from, its batch and epoch; none where it began with nothing
+    <root>/schemas/      the schemas that the app got from schema registries
+    <root>/ended.json    the epoch of a checkpoint that was deleted when its app ended: the next epoch is a later one
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
 
 A damaged checkpoint is rejected before Spark starts, because Spark could treat it as a new query or fail half-way, and
@@ -31,17 +33,21 @@ from streamcore.errors import ConfigError, other_division
 from streamcore.key_space import DEFAULT_KEY_GROUPS, KeySpace
 from streamcore.storage.atomic_files import (
     Entry,
+    discard,
     list_numbers,
     make_folder,
     read_document,
     read_int,
     read_json,
     read_whole,
+    remove_entry,
     write_json,
 )
 from streamcore.storage.location import Location
 
 FORMAT_VERSION = 6
+#: What a checkpoint consists of, beside the lease, the commands and the status, in the order of its deletion.
+FILES = ("app.json", "restored_from.json", "offsets", "streams", "schemas", "initial", "spark", "epoch.json")
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 
@@ -111,6 +117,11 @@ class CheckpointRoot:
         return self.path / "epoch.json"
 
     @property
+    def ended_path(self) -> Location:
+        """The file that is left of a checkpoint that was deleted at the end of its app."""
+        return self.path / "ended.json"
+
+    @property
     def app_path(self) -> Location:
         """The file with the app's identity."""
         return self.path / "app.json"
@@ -128,6 +139,11 @@ class CheckpointRoot:
         another file is damaged.
         """
         make_folder(self.path)
+        if (ended := read_json(self.ended_path)) is not None:
+            self._delete_files()  # a crash may have left some
+            epoch = self.create(identity, max(epoch, read_int(self.ended_path, ended, "epoch") + 1))
+            discard(self.ended_path)
+            return epoch
         known = self.identity()
         if known is None:
             self._check_new()
@@ -135,6 +151,19 @@ class CheckpointRoot:
         self._check_identity(known, identity)
         self.verify()
         return read_epoch(self.epoch_path)
+
+    def delete(self) -> None:
+        """Delete the checkpoint of an app that has ended. The caller holds the lease, and nothing else uses it.
+
+        The next app here begins anew, in a later epoch: the markers of this one stay in Kafka. After a crash on the way
+        the next ``initialise`` deletes the rest.
+        """
+        write_json(self.ended_path, {"epoch": read_epoch(self.epoch_path)})
+        self._delete_files()
+
+    def _delete_files(self) -> None:
+        for name in FILES:
+            remove_entry(self.path / name)
 
     def _check_new(self) -> None:
         """Raise ``ConfigError`` if the root has files of a restore: with ``app.json`` lost, or the restore unfinished,

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.checkpoint.checkpoint import FILES, CheckpointRoot
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.errors import ConfigError, Fenced, StreamError
 from streamcore.storage import open_object_store
@@ -30,8 +30,8 @@ from streamcore.storage.location import Location, ObjectPath
 _LEASE = "lease."
 #: The entries that a process without a controller, and a standby, put into the folder itself.
 _OWN = (
-    *("app.json", "epoch.json", "restored_from.json", "offsets", "initial", "spark"),
-    *("command.json", "status.json", "standby"),
+    *FILES,
+    *("ended.json", "command.json", "status.json", "standby"),
 )
 
 

@@ -76,6 +76,10 @@ class StatusReporter:
         """Report the epoch whose checkpoint this process owns."""
         self.server.update(lambda status: replace(status, epoch=epoch))
 
+    def set_mode(self, mode: str) -> None:
+        """Report the checkpointing mode in which the app runs."""
+        self.server.update(lambda status: replace(status, checkpointing_mode=mode))
+
     def track_lag(self, lag: Callable[[], Lag]) -> None:
         """Read the lag from ``lag``, also between cuts: it grows while a cut takes long."""
         self._lag = lag

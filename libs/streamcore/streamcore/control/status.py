@@ -89,6 +89,7 @@ class DriverStatus:
     """``batch``: the last one committed, -1 before the first; ``committed``: batches since this process started.
 
     ``lag_rows``: offsets of its inputs that are not read yet; ``lag_s``: the age of the oldest of them.
+    ``checkpointing_mode``: exactly-once or at-least-once, empty before it runs.
     ``busy_percent``: the share of the time that its last batches took.
     ``watermark_ms``: None while there is none. ``at_ms``: when this status was made. ``results``: of commands, by id.
     """
@@ -102,6 +103,7 @@ class DriverStatus:
     lag_s: float = 0.0
     busy_percent: int = 0
     watermark_ms: int | None = None
+    checkpointing_mode: str = ""
     at_ms: int = 0
     compatibility: CompatibilityInfo | None = None
     results: Mapping[str, CommandResult] = field(default_factory=dict)
@@ -152,6 +154,7 @@ class DriverStatus:
             lag_s=_float(document.get("lag_s")),
             busy_percent=_int(document.get("busy_percent"), 0),
             watermark_ms=None if watermark_ms is None else _int(watermark_ms, 0),
+            checkpointing_mode=str(document.get("checkpointing_mode") or ""),
             at_ms=_int(document.get("at_ms"), 0),
             compatibility=_parse_compatibility(document.get("compatibility")),
             results={k: _parse_result(v) for k, v in results.items()} if isinstance(results, dict) else {},

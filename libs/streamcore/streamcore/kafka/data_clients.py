@@ -155,10 +155,19 @@ def transactional_producer(
 ) -> ck.Producer:
     """Return a transactional producer, before ``init_transactions``. ``on_failed`` is called for each undelivered
     record."""
+    return delivering_producer(settings, options | {"transactional.id": transactional_id}, log, on_failed)
+
+
+def delivering_producer(
+    settings: KafkaSettings,
+    options: dict[str, Option],
+    log: ClientLog,
+    on_failed: Callable[[ck.KafkaError, ck.Message], None],
+) -> ck.Producer:
+    """Return an idempotent producer that calls ``on_failed`` for each undelivered record, and ``log`` for errors."""
     callbacks = {"error_cb": log, "on_delivery": on_failed, "delivery.report.only.error": True}
-    with naming_errors(settings, f"producer {transactional_id}"):
-        identity: dict[str, Option] = {"transactional.id": transactional_id}
-        return ck.Producer(_producing(settings) | options | identity | callbacks, logger=_LOG)
+    with naming_errors(settings, f"producer {options.get('transactional.id', '')}".rstrip()):
+        return ck.Producer(_producing(settings) | options | callbacks, logger=_LOG)
 
 
 def consumer(

@@ -59,6 +59,19 @@ class OutRecords:
         return sum(max(map(len, filter(None, column)), default=0) for column in (self.keys, self.values))
 
 
+class CheckpointingMode(enum.StrEnum):
+    """How often a record of a lane may appear if a cut runs again, by Flink's names."""
+
+    EXACTLY_ONCE = "exactly-once"  # one transaction a cut
+    AT_LEAST_ONCE = "at-least-once"  # without a transaction: visible sooner, and perhaps twice
+
+
+#: What ``AT_LEAST_ONCE`` means, for the people who read a plan or a log.
+AT_LEAST_ONCE_TEXT = (
+    "records are visible before their batch is committed; after a crash some appear twice, none is lost"
+)
+
+
 class CommitOutcome(enum.StrEnum):
     """The result of ``commit``."""
 
@@ -99,7 +112,7 @@ class DeliverySettings:
 
     #: Age in milliseconds at which the broker aborts a transaction.
     transaction_timeout_ms: int = 60_000
-    #: Most milliseconds of one commit request.
+    #: Most milliseconds of one commit request, or until records without a transaction are delivered.
     commit_timeout_ms: int = 30_000
     #: Most milliseconds of all attempts after a failure together.
     recovery_ms: int = 120_000
@@ -133,6 +146,13 @@ class DeliverySettings:
             "queue.buffering.max.kbytes": max(1, self.queue_bytes // 1024),
             "linger.ms": self.linger_ms,
         }
+
+    @property
+    def options_at_once(self) -> dict[str, Option]:
+        """The limits of a producer without transactions, whose records are sent at once and given up when a commit
+        would be."""
+        options = {name: value for name, value in self.options.items() if name != "transaction.timeout.ms"}
+        return options | {"linger.ms": 0, "message.timeout.ms": self.commit_timeout_ms}
 
 
 def reject_oversized(record: OutRecord, limit_bytes: int) -> OutRecord | None:

@@ -300,11 +300,17 @@ class ExactlyOnceWriter:
         with session.naming_errors(str(marker.cut)):
             session.producer.begin_transaction()
             self._hooks.on_step(CommitStep.BEGUN)
-            session.produce(rows, [*self._common, ("batch", str(marker.cut.batch).encode())])
+            self._produce(session, rows, [*self._common, ("batch", str(marker.cut.batch).encode())])
             self._hooks.on_step(CommitStep.PRODUCED)
             session.produce_marker(self._markers_topic, self._marker_partition, marker)
             self._hooks.on_step(CommitStep.BEFORE_COMMIT)
             session.producer.commit_transaction(self._delivery.commit_timeout_ms / 1000)
+
+    def _produce(
+        self, session: TransactionalProducer, rows: Sequence[OutRecord | OutRecords], headers: list[tuple[str, bytes]]
+    ) -> None:
+        """Produce the records of the batch, in the transaction that has begun."""
+        session.produce(rows, headers)
 
     def read_marker(self) -> Marker | None:
         """Read the marker of step 2. It stays valid only while no other process can write, that is, after step 1."""

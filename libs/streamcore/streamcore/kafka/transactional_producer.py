@@ -1,4 +1,5 @@
-"""A transactional producer, from its fencing to its end: the layer between the protocol and the client.
+"""A producer of records, and a transactional one, from its fencing to its end: the layer between the protocol and the
+client.
 
 Errors that the client reports in callbacks (undelivered records, rejected logins) become part of the error that is
 raised. Retries and the order of steps are the business of ``exactly_once``.
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 import confluent_kafka as ck
 
 from streamcore.cuts.writer_id import WriterId
-from streamcore.errors import Fenced, StreamError
+from streamcore.errors import Fenced, Retryable, StreamError
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.data_clients import ClientLog
 from streamcore.kafka.delivery import DeliverySettings, OutRecord, OutRecords
@@ -36,9 +37,20 @@ class Undelivered:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionalProducer:
-    """A producer that has fenced its predecessors. ``log`` and ``undelivered`` collect the reports of its
-    callbacks."""
+class DeliveryReports:
+    """Collects the reports of a client's callbacks. Called with each record that is undelivered."""
+
+    log: ClientLog = field(default_factory=ClientLog)
+    undelivered: list[Undelivered] = field(default_factory=list)
+
+    def __call__(self, error: ck.KafkaError | None, message: ck.Message) -> None:
+        if error is not None and error.code() not in _PURGED:
+            self.undelivered.append(Undelivered(error, str(message.topic()), len(message)))
+
+
+@dataclass(frozen=True)
+class RecordProducer:
+    """A producer of records. ``log`` and ``undelivered`` collect the reports of its callbacks."""
 
     settings: KafkaSettings
     producer: ck.Producer
@@ -46,30 +58,21 @@ class TransactionalProducer:
     undelivered: list[Undelivered] = field(default_factory=list)
 
     @classmethod
-    def fence(cls, settings: KafkaSettings, writer: WriterId, delivery: DeliverySettings) -> TransactionalProducer:
-        """Return a producer of this identity, after ending every earlier one and its transaction."""
-        undelivered: list[Undelivered] = []
-
-        def on_delivery(error: ck.KafkaError | None, message: ck.Message) -> None:
-            if error is not None and error.code() not in _PURGED:
-                undelivered.append(Undelivered(error, str(message.topic()), len(message)))
-
-        log = ClientLog()
-        producer = clients.transactional_producer(settings, writer.transactional_id, delivery.options, log, on_delivery)
-        session = cls(settings, producer, log, undelivered)
-        with session.naming_errors(f"fencing {writer.transactional_id}"):
-            producer.init_transactions(settings.request_timeout_ms / 1000)
-        return session
+    def without_transactions(cls, settings: KafkaSettings, delivery: DeliverySettings) -> RecordProducer:
+        """Return a producer whose records are visible as soon as a broker has them. It sends each once."""
+        reports = DeliveryReports()
+        producer = clients.delivering_producer(settings, delivery.options_at_once, reports.log, reports)
+        return cls(settings, producer, reports.log, reports.undelivered)
 
     def was_cut_off(self) -> bool:
-        """Return whether all brokers were away since the fencing, as far as the client has noticed."""
+        """Return whether all brokers were away since the producer was made, as far as the client has noticed."""
         self.producer.poll(0)  # runs the callbacks
         return self.log.was_cut_off
 
     def produce(self, rows: Sequence[OutRecord | OutRecords], common: list[tuple[str, bytes]]) -> None:
         """Put the records into the client's queue, with the headers ``common`` added to each.
 
-        Stops at the first record that is reported undelivered: the transaction is lost then, and the commit raises why.
+        Stops at the first record that is reported undelivered: the commit, or ``flush``, raises why.
         """
         for n, row in enumerate(rows):
             if isinstance(row, OutRecords):
@@ -96,13 +99,15 @@ class TransactionalProducer:
                 if self.undelivered:
                     return
 
-    def marker_partition(self, topic: str, writer: WriterId) -> int:
-        """Return the partition of the writer's markers. Raise ``ConfigError`` if the topic does not exist."""
-        return markers_partition(writer, partition_count(self.producer, self.settings, topic))
-
-    def produce_marker(self, topic: str, partition: int, marker: Marker) -> None:
-        """Put the marker record into the client's queue."""
-        self._hand_over(topic, marker.value, marker.writer.key, partition=partition)
+    def flush(self, timeout_ms: int, action: str) -> None:
+        """Wait until the brokers have confirmed every record. Raise the error of the first that is undelivered, and
+        ``Retryable`` at the time-out; some records may be written then, and may still be."""
+        with self.naming_errors(action):
+            left = self.producer.flush(timeout_ms / 1000)
+        if self.undelivered:
+            raise self._to_stream_error(self.undelivered[0].error, action)
+        if left:
+            raise Retryable(f"kafka {self.settings.bootstrap}: {action}: {left} records after {timeout_ms} ms")
 
     def _hand_over(self, topic: str, value: bytes | None, key: bytes | None, **more: object) -> None:
         """Put one record into the queue; wait while the queue is full. The wait ends, because queued records are
@@ -142,10 +147,39 @@ class TransactionalProducer:
         action += f": record of {first.size_bytes} bytes for topic {first.topic}"
         return clients.confluent_error(first.error, action, self.settings, self.log)
 
+    def purge(self) -> None:
+        """Close the producer: what is in its queue is not sent."""
+        with suppress(ck.KafkaException):
+            self.producer.purge(blocking=False)
+
+
+@dataclass(frozen=True)
+class TransactionalProducer(RecordProducer):
+    """A producer that has fenced its predecessors."""
+
+    @classmethod
+    def fence(cls, settings: KafkaSettings, writer: WriterId, delivery: DeliverySettings) -> TransactionalProducer:
+        """Return a producer of this identity, after ending every earlier one and its transaction."""
+        reports = DeliveryReports()
+        producer = clients.transactional_producer(
+            settings, writer.transactional_id, delivery.options, reports.log, reports
+        )
+        session = cls(settings, producer, reports.log, reports.undelivered)
+        with session.naming_errors(f"fencing {writer.transactional_id}"):
+            producer.init_transactions(settings.request_timeout_ms / 1000)
+        return session
+
+    def marker_partition(self, topic: str, writer: WriterId) -> int:
+        """Return the partition of the writer's markers. Raise ``ConfigError`` if the topic does not exist."""
+        return markers_partition(writer, partition_count(self.producer, self.settings, topic))
+
+    def produce_marker(self, topic: str, partition: int, marker: Marker) -> None:
+        """Put the marker record into the client's queue."""
+        self._hand_over(topic, marker.value, marker.writer.key, partition=partition)
+
     def end(self, *, abort: bool = False) -> None:
         """Close the producer. Without ``abort`` an open transaction stays until the next fencing resolves it."""
         with suppress(ck.KafkaException):
             if abort:
                 self.producer.abort_transaction(_ABORT_TIMEOUT_S)
-        with suppress(ck.KafkaException):
-            self.producer.purge(blocking=False)
+        self.purge()

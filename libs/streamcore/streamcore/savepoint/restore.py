@@ -29,7 +29,7 @@ from streamcore.savepoint.initial_state import copy_files
 from streamcore.savepoint.manifest import SavepointManifest, WatermarkGroupProgress
 from streamcore.savepoint.repository import Savepoint
 from streamcore.storage import open_object_store
-from streamcore.storage.atomic_files import remove_folder
+from streamcore.storage.atomic_files import read_json, remove_folder
 from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
 
 
@@ -71,6 +71,11 @@ def check_restorable(manifest: SavepointManifest, plan: CompatibilityReport, roo
     """Run step 1: raise ``ConfigError`` if the savepoint cannot be restored to ``root`` in ``epoch``."""
     if root.identity() is not None or root.is_used:
         raise ConfigError(f"checkpoint {root.path}: it is in use; a savepoint is restored to a new folder")
+    if read_json(root.ended_path) is not None:
+        raise ConfigError(
+            f"checkpoint {root.path}: its app has ended and it was deleted (checkpoint_retention); a savepoint "
+            "is restored to a new folder"
+        )
     if epoch <= manifest.epoch:
         raise ConfigError(f"checkpoint {root.path}: epoch {epoch} is not above {manifest.epoch}, that of the savepoint")
     if not plan.possible:

@@ -40,6 +40,7 @@ def build_runner(
         starting_offsets=settings.starting_offsets,
         ending_offsets=settings.ending_offsets,
         max_clock_ahead_ms=settings.max_clock_ahead_ms,
+        mode=settings.checkpointing_mode,
         sinks=tuple(sinks),
         savepoints=settings.savepoints_root,
         registry=settings.schema_registry,

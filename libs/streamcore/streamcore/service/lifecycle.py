@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streamcore.control.channel import ControlChannel
@@ -36,10 +37,11 @@ from streamcore.control.reporter import StatusReporter
 from streamcore.control.status import CommandResult, DriverPhase, SavepointInfo
 from streamcore.engine.lag import Lag
 from streamcore.errors import ConfigError, StreamError
+from streamcore.kafka.delivery import AT_LEAST_ONCE_TEXT, CheckpointingMode
 from streamcore.memory.memory_use import MemoryReader
 from streamcore.memory.memory_warning import MemoryWarning
 from streamcore.service.clock_warning import ClockWarning
-from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.config.settings import CheckpointRetention, ServiceSettings
 from streamcore.service.cut_lines import CutLines
 from streamcore.service.lineage_hook import lineage_for, lineage_job
 from streamcore.service.observers import CutListener, StartMessage, StdoutListener, combine_listeners, ignore_waiting
@@ -101,6 +103,7 @@ class ServiceProcess(Generic[S]):
         self._current: ActiveRunner[S] | None = None
         self._changes: LiveReconfiguration[S] | None = None
         self._epoch: int | None = None
+        self._retains = False
         self._ready = threading.Event()
         self._stopping = threading.Event()
         self._running = threading.Event()
@@ -119,10 +122,15 @@ class ServiceProcess(Generic[S]):
         """Block until the service has drained. Raise ``StreamError`` if it fails."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                # In a thread: ``stop`` takes locks, and the interrupted thread may hold one of them.
-                signal.signal(number, lambda *_: threading.Thread(target=self.stop, name="stop").start())
+                signal.signal(number, self._on_signal)
         with self._serving(own=True):
             self._run()
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        """Stop. SIGTERM is what a machine that goes down sends, so it is no reason to delete the checkpoint."""
+        self._retains |= number == signal.SIGTERM
+        # In a thread: ``stop`` takes locks, and the interrupted thread may hold one of them.
+        threading.Thread(target=self.stop, name="stop").start()
 
     @contextmanager
     def _serving(self, *, own: bool) -> Iterator[None]:
@@ -164,6 +172,12 @@ class ServiceProcess(Generic[S]):
 
     def _run(self) -> None:
         settings = self._settings
+        if self._mode.standby and settings.checkpoint_retention is CheckpointRetention.DELETE:
+            raise ConfigError(
+                f"checkpoint_retention: {settings.checkpoint_retention} is not for a standby: the next version and a "
+                "rollback go on from the checkpoint of the one before. Leave it out, and let deletionPolicy of the "
+                "StreamApp, or `headgate savepoint purge`, delete what an app that has ended has stored"
+            )
         checkpoint = None if self._mode.standby else standalone_checkpoint(settings)
         self._waiting("Spark's JVM, and the modules of the service")
         with Runtime(settings.app, checkpoint, settings.spark_session) as runtime, self._serving(own=False):
@@ -234,6 +248,8 @@ class ServiceProcess(Generic[S]):
 
             self._changes = changes = LiveReconfiguration(self._reporter, build)
             started = StartMessage(self._settings.app, self._settings.telemetry.pages, self._log)
+            if (mode := self._settings.checkpointing_mode) is CheckpointingMode.AT_LEAST_ONCE:
+                self._log.info("checkpointing_mode %s: %s", mode, AT_LEAST_ONCE_TEXT)
             told = self._reports or CutLines(self._settings.app, self._log, self._lag)
             own: tuple[CutListener, ...] = (told, started, ClockWarning(self._log), self._reporter)
             sent = () if lineage is None else (lineage,)
@@ -258,6 +274,9 @@ class ServiceProcess(Generic[S]):
                 self._run_one(current, changes)
                 current = changes.next_runner(stopping=self._stopping.is_set())
             self._finish_drain()
+            if self._settings.checkpoint_retention is CheckpointRetention.DELETE and not self._retains:
+                self._log.info("checkpoint %s is deleted, because the app has ended", self._settings.checkpoint)
+                runtime.delete_checkpoint()
 
     def _activate(self, current: ActiveRunner[S], runtime: Runtime) -> None:
         """Make this runner the one that commands apply to."""
@@ -269,6 +288,7 @@ class ServiceProcess(Generic[S]):
         if self._lineage is not None:
             self._lineage.describe(lineage_job(current.settings, current.runner.app))
             self._telemetry.watch_lineage(self._lineage.counts)
+        self._reporter.set_mode(current.settings.checkpointing_mode)
         self._running.set()
         if self._stopping.is_set():
             current.runner.drain(finish_open_batch=self._drain_needs_savepoint)

@@ -10,8 +10,9 @@ steps, each with the state that a crash after it leaves:
 2. Run stage 1 and the keyed stages, and collect their output on the driver. The state is written under the batch's
    number, but Spark has not committed the batch; a replay starts from the state before it.
    If the batch has accepted streams that were published, write them to the checkpoint, for the batches after it.
-3. Write the output of all shards: rows to the sinks, then records and the marker in one Kafka transaction
-   (``streamcore.engine.output``). After a crash Spark runs the batch again; ledgers and marker make step 3 skip it.
+3. Write the output of all shards: rows to the sinks, then records and the marker in one Kafka transaction; with
+   ``at-least-once`` the records first, and then the marker (``streamcore.engine.output``). After a crash Spark runs the
+   batch again; ledgers and marker make step 3 skip it, unless records without a transaction have no marker yet.
 4. Report the cut and return. Spark then writes ``commits/N``. If it has accepted streams, the next batch is rejected
    and the query starts anew with the app that has them, in the same session; so does any later start.
 """
@@ -51,9 +52,10 @@ from streamcore.engine.planner import Planner, control_ranges
 from streamcore.engine.projection import Projection
 from streamcore.engine.report import CutReport, Listeners
 from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
+from streamcore.kafka.at_least_once import AtLeastOnceWriter
 from streamcore.kafka.broker_watch import BrokerWatch
 from streamcore.kafka.control_keys import ControlKeyReader
-from streamcore.kafka.delivery import DeliverySettings, OutRecord, WriterHooks, record_bytes
+from streamcore.kafka.delivery import CheckpointingMode, DeliverySettings, OutRecord, WriterHooks, record_bytes
 from streamcore.kafka.exactly_once import MARKER_EVERY, ExactlyOnceWriter
 from streamcore.kafka.markers import read_marker
 from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
@@ -119,8 +121,10 @@ class RunSettings:
     #: Most milliseconds by which the clock of the last cut may be ahead of the machine's clock at the start. With more
     #: the start is rejected, because one of both clocks is wrong.
     max_clock_ahead_ms: int = MAX_CLOCK_AHEAD_MS
-    #: Limits of the transactions in which output is written.
+    #: Limits of the writes of output.
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
+    #: Whether the records of a cut are one transaction.
+    mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     #: Factories of the app's sinks.
     sinks: tuple[SinkFactory, ...] = ()
     #: When the query restarts after a failure.
@@ -270,7 +274,10 @@ class Runner:
         )
         writer_id = WriterId(self.app.name, epoch, "driver")
         delivery = self.settings.delivery
-        with ExactlyOnceWriter(
+        make_writer = ExactlyOnceWriter
+        if self.settings.mode is CheckpointingMode.AT_LEAST_ONCE:
+            make_writer = AtLeastOnceWriter
+        with make_writer(
             self.settings.kafka,
             writer_id,
             self.settings.markers_topic,

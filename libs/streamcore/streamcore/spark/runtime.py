@@ -46,6 +46,7 @@ class Runtime:
         self.epoch = FIRST_EPOCH
         self._session: Future[SparkSession] = Future()
         self._begun = False
+        self._deletes = False
 
     @property
     def lease(self) -> Lease:
@@ -77,6 +78,11 @@ class Runtime:
             self._lease.release()
             self._lease = None
 
+    def delete_checkpoint(self) -> None:
+        """Delete the checkpoint on exit, unless that is by an exception: once the session writes nothing any more, and
+        before another process can get the lease."""
+        self._deletes = True
+
     def session(self) -> SparkSession:
         """Wait for the session and return it. Raise ``Permanent`` if it did not start."""
         return self._session.result()
@@ -99,6 +105,8 @@ class Runtime:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             self._end()
+            if self._deletes and kind is None and self._checkpoint is not None:
+                CheckpointRoot(self._checkpoint).delete()
         finally:
             self.release()
 

@@ -19,7 +19,16 @@ from streamcore.cuts.cut_id import CutId
 from streamcore.errors import ConfigError, CorruptState, Retryable
 from streamcore.offsets import StreamOffsets
 from streamcore.storage import ObjectStore
-from streamcore.storage.atomic_files import discard, file_error, make_folder, read_json, write_json, write_text, writing
+from streamcore.storage.atomic_files import (
+    discard,
+    file_error,
+    list_names,
+    make_folder,
+    read_json,
+    write_json,
+    write_text,
+    writing,
+)
 from streamcore.storage.location import Location, location
 from tests.harness.cut_ids import cut_id
 
@@ -64,6 +73,29 @@ def test_a_new_root_is_created_with_its_identity_and_epoch(tmp_path: Path) -> No
     assert root.identity() == SHOP
     assert root.initialise(SHOP) == 4, "an existing root keeps its epoch"
     assert (root.last_planned(), root.last_committed()) == (None, None)
+
+
+def test_after_a_checkpoint_that_was_deleted_at_its_end_the_app_begins_anew_in_a_later_epoch(
+    root: CheckpointRoot,
+) -> None:
+    run_batches(root, 5, 5)
+    write_text(root.path / "status.json", "{}")
+    root.delete()
+    assert root.identity() is None
+    assert sorted(list_names(root.path)) == ["ended.json", "status.json"]
+    assert root.initialise(AppIdentity("shop", 8)) == 2, "the markers of epoch 1 are still in Kafka"
+    assert (root.last_planned(), root.last_committed()) == (None, None)
+    assert root.initialise(AppIdentity("shop", 8)) == 2
+    assert sorted(list_names(root.path)) == ["app.json", "epoch.json", "status.json"]
+
+
+def test_what_a_crash_leaves_of_a_deleted_checkpoint_is_deleted_at_the_next_start(root: CheckpointRoot) -> None:
+    run_batches(root, 5, 5)
+    write_json(root.ended_path, {"epoch": 1})  # a crash before the first file was deleted
+    assert root.initialise(SHOP) == 2
+    assert root.last_planned() is None
+    write_json(root.ended_path, {"epoch": 1})  # a crash before the note was removed
+    assert root.initialise(SHOP) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
-from streamcore.kafka.delivery import CommitStep, OutRecord, WriterHooks
+from streamcore.kafka.at_least_once import AtLeastOnceWriter
+from streamcore.kafka.data_clients import delivering_producer
+from streamcore.kafka.delivery import CommitStep, OutRecord, OutRecords, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import Marker
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.transactional_producer import DeliveryReports, RecordProducer, TransactionalProducer
 
 BATCHES = 6
 RECORDS = 20
@@ -30,6 +34,29 @@ class ForgetfulWriter(ExactlyOnceWriter):
 
     def read_marker(self) -> Marker | None:
         return None
+
+
+class UnconfirmedWriter(AtLeastOnceWriter):
+    """The writer without transactions and without its protection: it does not wait for the brokers, which get the
+    records twenty seconds later."""
+
+    def _produce(self, _: TransactionalProducer, rows: Sequence[OutRecord | OutRecords], headers: Any) -> None:
+        if self._sender is None:
+            reports, options = DeliveryReports(), {**self._delivery.options_at_once, "linger.ms": 20_000}
+            producer = delivering_producer(self._settings, options, reports.log, reports)
+            self._sender = RecordProducer(self._settings, producer, reports.log, reports.undelivered)
+        super()._produce(_, rows, headers)
+
+    def _confirm(self, sender: RecordProducer) -> None:
+        pass
+
+
+WRITERS = {
+    "on": ExactlyOnceWriter,
+    "off": ForgetfulWriter,
+    "at-least-once": AtLeastOnceWriter,
+    "unconfirmed": UnconfirmedWriter,
+}
 
 
 def batch_records(batch: int, out: str) -> list[OutRecord]:
@@ -54,8 +81,7 @@ def main(arguments: list[str]) -> None:
     done = log.read_text().splitlines()
     batch = int(done[-1]) + 1 if done else 0
     hooks = WriterHooks(on_step=crash_at(CommitStep(step) if step != "none" else None, lambda: batch, 2))
-    kind = {"on": ExactlyOnceWriter, "off": ForgetfulWriter}[protection]
-    with kind(KafkaSettings(bootstrap), WriterId(app, 1), markers, hooks=hooks) as writer:
+    with WRITERS[protection](KafkaSettings(bootstrap), WriterId(app, 1), markers, hooks=hooks) as writer:
         writer.open()
         print("open", flush=True)
         while batch < BATCHES:

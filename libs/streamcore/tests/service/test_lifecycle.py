@@ -5,25 +5,27 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from streamcore.checkpoint.checkpoint import AppIdentity
+from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.epochs import EpochStore
 from streamcore.control.channel import FileChannel
 from streamcore.control.commands import Promote
 from streamcore.control.status import DriverPhase, DriverStatus, SavepointInfo
 from streamcore.engine.lag import Lag
-from streamcore.errors import Retryable
+from streamcore.errors import ConfigError, Retryable
 from streamcore.leases.acquire import lease_for
 from streamcore.service import lifecycle as life
-from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.config.settings import CheckpointRetention, ServiceSettings
 from streamcore.service.lifecycle import ServiceProcess, StartMode
 from streamcore.spark.runtime import Runtime
+from streamcore.storage.location import Location
 from tests.harness.servers.otlp_collector import Collector, collecting
 
 
@@ -60,12 +62,9 @@ class Rejecting(Making):
 class Builds:
     """Builds the runner for the warm-up, and then none."""
 
-    rehearsed = False
-
-    def __call__(self, *_: object) -> Any:
-        if self.rehearsed:
+    def __call__(self, _: object, runtime: Runtime, __: object) -> Any:
+        if runtime._lease is not None:  # it is promoted, perhaps before it warmed up
             raise Retryable("no broker answered")
-        self.rehearsed = True
         return SimpleNamespace(warm_up=lambda *_: None)
 
 
@@ -164,6 +163,76 @@ class Idle:
 
     def lag(self) -> Lag:
         return Lag()
+
+
+class Owner(Idle):
+    """A runner that made its checkpoint, and ends as ``ends`` says: a function of the process."""
+
+    def __init__(self, runtime: Runtime, checkpoint: Location, ends: Callable[[], None]) -> None:
+        super().__init__()
+        CheckpointRoot(checkpoint).initialise(AppIdentity("shop", 2), epoch=runtime.epoch)
+        self.app = None
+        self._ends = ends
+
+    def run(self) -> None:
+        self._ends()
+
+
+def end_owner(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str, retention: str) -> ServiceProcess[Any]:
+    """Run a process that owns its checkpoint until it ends in that way."""
+    monkeypatch.setattr(life, "Runtime", Sessionless)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    document = {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}, "checkpoint": str(folder / "shop"), "shards": 2}
+    settings = ServiceSettings.model_validate({**document, "checkpoint_retention": retention})
+    box = FileChannel(folder / "box", exclusive=True)
+
+    def end_so() -> None:
+        if end == "failure":
+            raise Retryable("no broker answered")
+        if end in ("SIGTERM", "SIGINT"):
+            one._on_signal(signal.Signals[end], None)
+            assert one._stopping.wait(30)
+        if end == "drain":
+            box.send('{"id":"1","command":"drain","savepoint":null}')
+            assert one._stopping.wait(30)
+
+    def build(settings: ServiceSettings, runtime: Runtime, _: object) -> Any:
+        return Owner(runtime, settings.checkpoint, end_so)
+
+    make_savepoints: Any = lambda *_: None  # noqa: E731
+    one: ServiceProcess[Any] = ServiceProcess("shop", settings, lambda: build, box, StartMode(), make_savepoints)
+    with suppress(Retryable):
+        one.run()
+    return one
+
+
+@pytest.mark.parametrize(
+    ("end", "retention", "deleted"),
+    [
+        ("input", "delete-on-cancellation", True),
+        ("drain", "delete-on-cancellation", True),
+        ("SIGINT", "delete-on-cancellation", True),
+        ("SIGTERM", "delete-on-cancellation", False),
+        ("failure", "delete-on-cancellation", False),
+        ("input", "retain-on-cancellation", False),
+        ("drain", "retain-on-cancellation", False),
+    ],
+)
+def test_a_checkpoint_is_deleted_after_an_end_that_somebody_wants_only(
+    end: str, retention: str, deleted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end_owner(tmp_path, monkeypatch, end, retention)
+    assert (CheckpointRoot(tmp_path / "shop").identity() is None) is deleted
+    phase = published_status(tmp_path).phase
+    assert phase is (DriverPhase.FAILED if end == "failure" else DriverPhase.DRAINED)
+
+
+def test_a_standby_rejects_that_its_checkpoint_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, epochs = standby(tmp_path, Making, monkeypatch)
+    one._settings = one._settings.model_copy(update={"checkpoint_retention": CheckpointRetention.DELETE})
+    with pytest.raises(ConfigError, match="a rollback go on from the checkpoint of the one before"):
+        one.run()
+    assert epochs.folders() == ()
 
 
 @pytest.fixture

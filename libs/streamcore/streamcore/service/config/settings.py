@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import enum
 import os
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -13,6 +14,7 @@ from streamcore.arguments import APP_NAME_RULE, check_app_name
 from streamcore.cuts.cut_clock import MAX_CLOCK_AHEAD_MS
 from streamcore.durations import Milliseconds
 from streamcore.errors import ConfigError
+from streamcore.kafka.delivery import CheckpointingMode
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.key_space import DEFAULT_KEY_GROUPS, MAX_KEY_GROUPS
 from streamcore.limits import MAX_BATCH_VALUES, MAX_EVENT_IDS, MAX_RECORD_VALUES, Limits, StateSettings
@@ -22,15 +24,22 @@ from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.service.config.documents import Document, NotNegative, Positive
 from streamcore.service.config.executors import ExecutorsDocument
 from streamcore.service.config.telemetry import TelemetryDocument
-from streamcore.spark.session import SparkSettings
+from streamcore.spark.session import MAX_RETAINED, SparkSettings
 from streamcore.storage.location import LocationField, ObjectPath
 from streamcore.watermark import WatermarkStrategy
 
 #: Settings that a running process cannot change.
 _FIXED = (
     *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
-    *("executors", "telemetry", "lineage", "spark", "memory_limit_bytes"),
+    *("executors", "telemetry", "lineage", "spark", "memory_limit_bytes", "retained_checkpoints"),
 )
+
+
+class CheckpointRetention(enum.StrEnum):
+    """What becomes of the checkpoint when the app ends, by Flink's names."""
+
+    RETAIN = "retain-on-cancellation"
+    DELETE = "delete-on-cancellation"
 
 
 class RestoreDocument(Document):
@@ -128,8 +137,38 @@ class ServiceSettings(Document):
     ] = None
     trigger_ms: Annotated[
         NotNegative,
-        Field(description="Shortest time between the starts of two batches, in milliseconds; 0 starts at once."),
+        Field(
+            description="Checkpoint interval: shortest time between the starts of two batches, in milliseconds; 0 "
+            "starts at once."
+        ),
     ] = 0
+    checkpointing_mode: Annotated[
+        CheckpointingMode,
+        Field(
+            description="exactly-once: the records of a batch are one Kafka transaction, which a read_committed reader "
+            "sees when it ends. at-least-once: they are written without a transaction and visible before the batch is "
+            "committed; nothing is lost, and a batch that runs again after a crash writes its records again. Tables of "
+            "sinks keep the guarantee of their sink."
+        ),
+    ] = CheckpointingMode.EXACTLY_ONCE
+    checkpoint_retention: Annotated[
+        CheckpointRetention,
+        Field(
+            description="retain-on-cancellation: the checkpoint is kept, and the next start continues there. "
+            "delete-on-cancellation: it is removed when its input ends (ending_offsets, files), after a drain that is "
+            "commanded, and after Ctrl-C (SIGINT); never after a failure or SIGTERM, which a machine sends that goes "
+            "down. The next start then begins anew. Savepoints and output stay. Not for an app that an operator "
+            "promotes: there deletionPolicy decides."
+        ),
+    ] = CheckpointRetention.RETAIN
+    retained_checkpoints: Annotated[
+        int,
+        Field(
+            ge=2,
+            le=MAX_RETAINED,
+            description="Number of checkpoints that are kept, one a batch: the state after each of the last batches.",
+        ),
+    ] = 20
     starting_offsets: Annotated[
         Annotated[str, Field(pattern=PLACE_PATTERN)],
         Field(
@@ -289,6 +328,7 @@ class ServiceSettings(Document):
             preload=self.preload,
             executors=executors,
             objects=isinstance(self.checkpoint, ObjectPath),
+            retained_checkpoints=self.retained_checkpoints,
             json_logs=self.telemetry.logs == "json",
             extra=self.spark,
         )
