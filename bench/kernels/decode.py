@@ -35,7 +35,7 @@ from streamcore.decode.formats import AccessLog, Avro, Bare, Container, Csv, Inp
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.types import Decoder, RawBatch
 from streamcore.schema import StreamSchema
-from streamcore.schema_registry.schemas import MAGIC, RegisteredSchema, SchemaType
+from streamcore.schema_registry.schemas import MAGIC, RegisteredSchema, SchemaId, SchemaType
 from streamcore.wire.map_entries import KEY, VALUE
 
 BATCH = 20_000
@@ -322,16 +322,16 @@ def _avro(events: pl.DataFrame, *, in_files: bool) -> Case:
 class _Registered:
     """The schemas of a registry, by id: one of each type."""
 
-    schemas: ClassVar[dict[int, RegisteredSchema]] = {
+    schemas: ClassVar[dict[SchemaId, RegisteredSchema]] = {
         1: RegisteredSchema(1, SchemaType.AVRO, json.dumps(_AVRO)),
         2: RegisteredSchema(2, SchemaType.PROTOBUF, _PROTO),
         3: RegisteredSchema(3, SchemaType.JSON, '{"type": "object"}'),
     }
 
-    def absent(self) -> Collection[int]:
+    def absent(self) -> Collection[SchemaId]:
         return ()
 
-    def find(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema | None]:
+    def find(self, ids: Collection[SchemaId]) -> Mapping[SchemaId, RegisteredSchema | None]:
         return {n: self.schemas[n] for n in ids}
 
 

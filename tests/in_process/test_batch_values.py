@@ -17,13 +17,17 @@ from rulecore.factory import RulesFactory
 from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.cuts.cut_clock import CutClock
-from streamcore.decode.formats import JSON, Avro, InputFormat
+from streamcore.decode.assembly import count_values
+from streamcore.decode.formats import JSON, Avro, InputFormat, Registry
 from streamcore.decode.types import Decoded, RawBatch
 from streamcore.engine.in_process import InProcessApp
-from streamcore.engine.ingest import Ingest, _count_values
+from streamcore.engine.ingest import Ingest
 from streamcore.limits import Limits
 from streamcore.schema import StreamSchema
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaType
 from streamcore.wire.raw import raw_batch
+from tests.harness.decode.random_avro import varint
+from tests.harness.decode.registered_records import Schemas, prefix
 from tests.in_process.test_projection import CLOCK, RULES, events, make_app, rule
 
 MEMBERS = [f"m{n}" for n in range(20)]
@@ -76,6 +80,28 @@ def as_avro(n: int) -> bytes:
     return file.getvalue()
 
 
+PROTOBUF = f"""
+syntax = "proto3";
+message Wide {{ int64 at = 1; repeated Item items = 2; map<string, string> tags = 3; }}
+message Item {{ {" ".join(f"optional int64 {name} = {n};" for n, name in enumerate(MEMBERS, 1))} }}
+"""
+
+
+def _prefixed(field: int, content: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(content)) + content
+
+
+def as_protobuf(n: int) -> bytes:
+    """Return a record with one of five schemas, which are the same under other ids."""
+    tags = b"".join(
+        _prefixed(3, _prefixed(1, name) + _prefixed(2, text)) for name, text in ((b"a", b"b"), (b"c", b"%d" % n))
+    )
+    return prefix(n % 5) + b"\0" + b"\x08" + varint(CLOCK + n) + b"\x12\0" * (n % 50) + tags
+
+
+REGISTERED = [RegisteredSchema(n, SchemaType.PROTOBUF, PROTOBUF) for n in range(5)]
+
+
 class Watched:
     """A decoder that notes how many values its events have, and how many records each batch."""
 
@@ -84,7 +110,7 @@ class Watched:
 
     def decode(self, batch: RawBatch) -> Decoded:
         found: Decoded = self._decoder.decode(batch)
-        values = sum(_count_values(chunk) for column in found.events.columns for chunk in column.chunks)
+        values = sum(count_values(chunk) for column in found.events.columns for chunk in column.chunks)
         self.decoded.append((values, len(batch)))
         return found
 
@@ -101,14 +127,16 @@ def batch_of(make: Callable[[int], bytes], count: int) -> pa.RecordBatch:
 
 
 def rows_of(process: InProcessApp, ingest: Ingest, batch: pa.RecordBatch) -> Iterator[Any]:
-    blocks = [*ingest.process([batch], CutClock.at(CLOCK + 1_000), {0: 0})]
+    blocks = [*ingest.process([batch], CutClock.at(CLOCK + 1_000), {0: 0}, schemas=Schemas(*REGISTERED))]
     for output in process.run(blocks):
         yield from (output.events, output.watermark_ms, output.all_records())
 
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
-    ("written", "make"), [(JSON, as_json), (JSON, in_doubt), (Avro(), as_avro)], ids=["json", "in-doubt", "avro"]
+    ("written", "make"),
+    [(JSON, as_json), (JSON, in_doubt), (Avro(), as_avro), (Registry(), as_protobuf)],
+    ids=["json", "in-doubt", "avro", "protobuf"],
 )
 def test_no_batch_has_more_values_than_the_limit_and_all_records_become_events(
     written: InputFormat, make: Callable[[int], bytes]

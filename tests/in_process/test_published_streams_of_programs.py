@@ -27,6 +27,8 @@ DOCUMENT: dict[str, Any] = {
     "fields": {"at": "timestamp not null", "shop": "string not null", "amount": "long"},
 }
 PROGRAM = """
+import polars as pl
+
 import streamcore as sc
 
 ORDERS = sc.StreamSchema.parse({document})
@@ -36,6 +38,18 @@ def topology():
     orders = sc.source(ORDERS, sc.bounded_out_of_orderness("5s"))
     sums = orders.key_by("shop").window(sc.Tumbling("1m")).aggregate("sums", amount=sc.Sum("amount"))
     return sc.Topology("shop", orders.sink("copy"), sums.sink("sums", key="shop"))
+
+
+class Keep(sc.ProcessFunction):
+    outputs = {{sc.MAIN: {{"shop": pl.String}}}}
+
+    def process(self, event, context):
+        yield {{"shop": event.shop}}
+
+
+def whole_rows():
+    orders = sc.source(ORDERS, sc.bounded_out_of_orderness("5s"))
+    return sc.Topology("shop", orders.key_by("shop").process(Keep(), name="keep").sink("kept", key="shop"))
 
 
 same = topology()
@@ -107,6 +121,13 @@ def test_what_a_program_cannot_take_is_rejected_with_the_reason(
     answer = publish(InProcessApp(build(program)), 0, **changes)
     assert answer["status"] == "rejected"
     assert reason in answer["reason"]
+
+
+def test_a_function_that_gets_whole_rows_takes_no_new_field(program: str) -> None:
+    fields = {**DOCUMENT["fields"], "note": "string"}
+    answer = publish(InProcessApp(build(f"{program}:whole_rows")), 0, version=2, fields=fields)
+    assert answer["status"] == "rejected"
+    assert "the rows behind a key would have other columns (note)" in answer["reason"]
 
 
 def test_a_program_that_is_a_value_takes_none_and_has_no_lane_for_answers(program: str) -> None:

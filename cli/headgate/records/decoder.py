@@ -51,6 +51,11 @@ class EventDecoder:
         self._written, self._schemas = written, schemas
         self.dead_letters: Counter[str] = Counter()
 
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers of records that are read."""
+        return header_names(self.schema) | (frozenset() if self._written is None else self._written.headers)
+
     def of_lines(self, lines: Sequence[bytes], offsets: Iterable[int] | None = None) -> pl.DataFrame:
         """Decode records that are not from Kafka, as those of one partition. ``offsets``: by default from 0 on."""
         zeros = pa.array([0] * len(lines), pa.int32())
@@ -59,7 +64,7 @@ class EventDecoder:
 
     def __call__(self, records: pa.RecordBatch, topic: str) -> pl.DataFrame:
         """Decode records of a topic (``raw.RAW``); return the events, and count the rejected records in
-        ``dead_letters``. The records have their timestamps and ``header_names(schema)`` if fields are read from these.
+        ``dead_letters``. The records have their timestamps, if fields are read from these, and ``headers``.
         """
         partition, key, times = (records.column(name) for name in ("partition", "key", "timestamp_ms"))
         beside = BesideValues(topic, partition, key, times, header_columns(records))
@@ -87,13 +92,12 @@ class EventDecoder:
         offsets = pa.array([one.offset or 0 for one in records], pa.int64())
         beside = NOTHING_BESIDE
         if records[0].topic is not None:
-            names = header_names(self.schema)
             beside = BesideValues(
                 records[0].topic,
                 partitions,
                 pa.array([one.key for one in records], pa.binary()),
                 pa.array([one.timestamp_ms for one in records], pa.int64()),
-                {name: pa.array([one.headers.get(name) for one in records], pa.binary()) for name in names},
+                {name: pa.array([one.headers.get(name) for one in records], pa.binary()) for name in self.headers},
             )
         values = pa.array([one.value for one in records], pa.large_binary())
         return RawBatch(values, partitions, offsets, self.clock_ms, beside, self._schemas)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # records of JSON need none of these
     from headgate.records.decoder import EventDecoder
     from streamcore.decode.formats import InputFormat
     from streamcore.schema_registry.client import RegistryClient
-    from streamcore.schema_registry.schemas import RegisteredSchema
+    from streamcore.schema_registry.schemas import RegisteredSchema, SchemaId
     from streamcore.schema_registry.settings import RegistrySettings
     from streamcore.service.config.documents import StreamDocument
 
@@ -70,13 +70,13 @@ class RegistryLookup:
     """Finds schemas by asking the registry (``SchemaLookup``). Keeps its answers."""
 
     client: RegistryClient | None
-    found: dict[int, RegisteredSchema | None] = field(default_factory=dict)
+    found: dict[SchemaId, RegisteredSchema | None] = field(default_factory=dict)
 
-    def absent(self) -> Collection[int]:
+    def absent(self) -> Collection[SchemaId]:
         """See ``SchemaLookup``."""
         return [number for number, schema in self.found.items() if schema is None]
 
-    def find(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema | None]:
+    def find(self, ids: Collection[SchemaId]) -> Mapping[SchemaId, RegisteredSchema | None]:
         """See ``SchemaLookup``. Raises ``InputError`` if the registry does not answer."""
         if self.client is None:
             raise InputError("--settings: the records name schemas of a registry, and the file has no schema_registry")
@@ -120,7 +120,9 @@ def registry_format(url: str, topic: str) -> RecordFormats:
     from streamcore.schema_registry.settings import RegistrySettings
     from streamcore.service.config.documents import checked_document
 
-    return RecordFormats({}, {topic: Registry()}, checked_document({"url": url}, RegistrySettings, "--registry"))
+    return RecordFormats(
+        {}, {topic: Registry(in_header=True)}, checked_document({"url": url}, RegistrySettings, "--registry")
+    )
 
 
 def _read_settings(path: Path) -> tuple[list[StreamDocument], RegistrySettings | None]:

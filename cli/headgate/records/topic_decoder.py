@@ -13,7 +13,7 @@ from headgate.records.formats import RecordFormats
 from rulecore.streams import RuleInput
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import PARTITION
-from streamcore.schema.record_layout import header_names, reads_timestamps
+from streamcore.schema.record_layout import reads_timestamps
 
 
 class TopicDecoder:
@@ -24,7 +24,7 @@ class TopicDecoder:
         self._decoders: dict[str, EventDecoder] = {
             one.schema.name: formats.decoder(one.schema, one.topic, clock_ms) for one in source.streams
         }
-        self.headers = sorted({name for one in source.streams for name in header_names(one.schema)})
+        self.headers = sorted({name for one in self._decoders.values() for name in one.headers})
         self.reads_timestamps = any(reads_timestamps(one.schema) for one in source.streams)
 
     def __call__(self, records: pa.RecordBatch, topic: str) -> dict[str, pl.DataFrame]:

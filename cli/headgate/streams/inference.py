@@ -147,7 +147,7 @@ def infer(
         *([f"event_id: {_yaml(ids[0])}{_or(ids[1:])}"] if ids else []),
         f"keys: [[{_yaml(keys[0])}]]{_or(keys[1:])}"
         if keys
-        else "keys: [[]]  # no key found: all events go to one shard",
+        else f"keys: [[]]  # no key found: all events go to one shard{_repeating(fields, by_path, count)}",
         "fields:",
     ]
     width = max((len(field.entry) for field in fields if len(field.entry) < _ALIGNED), default=0)
@@ -375,11 +375,7 @@ def _event_ids(fields: Sequence[InferredField], by_path: dict[Path, ObservedFiel
 def _keys(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], count: int) -> list[str]:
     """Return the fields that events may be grouped by: texts and numbers that repeat, with the name of a thing; first
     those that most records have, and that have several values."""
-    repeated = [
-        f
-        for f in fields
-        if f.type in ("string", "long") and len(by_path[f.path].distinct) < max(3, by_path[f.path].values)
-    ]
+    repeated = _repeated(fields, by_path)
     things = _ranked((f for f in repeated if _is_thing(_words(f.path[-1]))), _KEY_WORDS)
 
     def is_poor(one: InferredField) -> tuple[bool, bool]:
@@ -387,6 +383,23 @@ def _keys(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], c
         return seen.values < _FREQUENT * count, len(seen.distinct) < 2
 
     return [f.name for f in sorted(things, key=is_poor)][:4] if count > 1 else []
+
+
+def _repeated(fields: Sequence[InferredField], by_path: dict[Path, ObservedField]) -> list[InferredField]:
+    """Return the texts and numbers that repeat."""
+    return [
+        f
+        for f in fields
+        if f.type in ("string", "long") and len(by_path[f.path].distinct) < max(3, by_path[f.path].values)
+    ]
+
+
+def _repeating(fields: Sequence[InferredField], by_path: dict[Path, ObservedField], count: int) -> str:
+    """Return the end of a comment that names fields which may be a key, whatever their names say: most records have
+    them, with several values that repeat."""
+    seen = [(f, by_path[f.path]) for f in _repeated(fields, by_path)]
+    names = [f.name for f, one in seen if one.values >= _FREQUENT * count and 1 < len(one.distinct) <= one.values // 2]
+    return f"; these repeat: {', '.join(map(_yaml, names[:4]))}" if names else ""
 
 
 def _is_thing(words: Sequence[str]) -> bool:

@@ -23,14 +23,15 @@ from streamcore.decode.avro.schema import RecordOf
 from streamcore.decode.avro.schema_match import FieldMapping, type_name
 from streamcore.decode.formats import Avro, InputFormat, Registry, make_framing
 from streamcore.decode.protobuf.reader import MessageCursor, read_indexes
-from streamcore.decode.registry.registered_types import NO_ID, read_avro, read_protobuf
+from streamcore.decode.registry.record_ids import SCHEMA_ID_HEADER, identify
+from streamcore.decode.registry.registered_types import RejectedSchema, read_avro, read_protobuf
 from streamcore.decode.registry.schema_names import schema_title
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
-from streamcore.decode.scalar import RejectedRecord
+from streamcore.decode.scalar import RejectedRecord, StreamRecord
 from streamcore.decode.scalar.values import Number, ObjectValue, RecordError
 from streamcore.schema import MAX_FIELDS, Envelope, Kind, StreamSchema, Type
 from streamcore.schema.field_paths import Path, format_path
-from streamcore.schema_registry.schemas import MAGIC, PREFIX_BYTES, RegisteredSchema, SchemaLookup, SchemaType
+from streamcore.schema_registry.schemas import PREFIX_BYTES, RegisteredSchema, SchemaId, SchemaLookup, SchemaType
 from streamcore.timestamps import to_text
 
 _RECEIVED: Final = "received"
@@ -68,7 +69,7 @@ def observe_written(
             tombstones.append(record)
             continue
         try:
-            one = finder.find(record.value)
+            one, value = finder.find(record.record)
         except RecordError as error:
             found.bad.append((record.place, error.reason))
             continue
@@ -77,7 +78,7 @@ def observe_written(
         found.schemas[one.schema] += 1
         found.kinds[one.kind] += 1
         if one.is_json:
-            json.append(replace(record, record=replace(record.record, value=record.value[PREFIX_BYTES:])))
+            json.append(replace(record, record=replace(record.record, value=value[PREFIX_BYTES:])))
         else:
             binary.append(record)
     found.envelope = find_envelope(json) if json else _envelope(shape)
@@ -154,14 +155,16 @@ def _as_json(value: object, kind: Type) -> object:
 class _Finder:
     """Finds the schema with which a record is written; raises ``RecordError`` if that cannot be read."""
 
-    def find(self, record: bytes) -> _Written:
+    def find(self, record: StreamRecord) -> tuple[_Written, bytes]:
+        """Return the schema of a record that is not null, and its value, which begins with the schema's id if that is
+        one of a registry."""
         raise NotImplementedError
 
 
 def _finder(written: InputFormat, schemas: SchemaLookup) -> _Finder:
     match written:
         case Registry():
-            return _RegistryFinder(schemas)
+            return _RegistryFinder(schemas, written.in_header)
         case Avro():
             stub = StreamSchema.parse({**_HEAD, "fields": {_RECEIVED: _TIME}})
             return _AvroFinder(make_framing(written.framing, stub, FieldMapping({}), ExtraFields.IGNORE))
@@ -173,12 +176,13 @@ class _AvroFinder(_Finder):
     framing: Framing
     found: dict[int, tuple[object, _Written]] = field(default_factory=dict)
 
-    def find(self, record: bytes) -> _Written:
-        kind = self.framing.split(record, _LIMITS).kind
+    def find(self, record: StreamRecord) -> tuple[_Written, bytes]:
+        value = record.value or b""
+        kind = self.framing.split(value, _LIMITS).kind
         if id(kind) not in self.found:
             number = len(self.found) + 1
             self.found[id(kind)] = (kind, _avro(kind, "the schema" if number == 1 else f"schema {number}"))
-        return self.found[id(kind)][1]
+        return self.found[id(kind)][1], value
 
 
 def _avro(kind: object, schema: str) -> _Written:
@@ -190,30 +194,30 @@ def _avro(kind: object, schema: str) -> _Written:
 @dataclass(slots=True)
 class _RegistryFinder(_Finder):
     schemas: SchemaLookup
-    registered: dict[int, RegisteredSchema | None] = field(default_factory=dict)
-    found: dict[bytes, _Written | RecordError] = field(default_factory=dict)
+    in_header: bool
+    registered: dict[SchemaId, RegisteredSchema | None] = field(default_factory=dict)
+    found: dict[tuple[SchemaId, tuple[int, ...]], _Written | RecordError] = field(default_factory=dict)
 
-    def find(self, record: bytes) -> _Written:
-        if len(record) < PREFIX_BYTES or record[0] != MAGIC:
-            raise RecordError(NO_ID.code, NO_ID.reason)
-        number = int.from_bytes(record[1:PREFIX_BYTES], "big")
-        if number not in self.registered:
-            self.registered |= self.schemas.find([number])
-        schema, head = self.registered[number], PREFIX_BYTES
+    def find(self, record: StreamRecord) -> tuple[_Written, bytes]:
+        header = record.headers.get(SCHEMA_ID_HEADER) if self.in_header else None
+        schema_id, value = identify(record.value or b"", header)
+        if isinstance(schema_id, RejectedSchema):
+            raise RecordError(schema_id.code, schema_id.reason)
+        if schema_id not in self.registered:
+            self.registered |= self.schemas.find([schema_id])
+        schema = self.registered[schema_id]
         if schema is None:
-            raise RecordError(RejectCode.UNKNOWN_SCHEMA, f"the schema registry has no schema {number}")
+            raise RecordError(RejectCode.UNKNOWN_SCHEMA, f"the schema registry has no schema {schema_id}")
         indexes: tuple[int, ...] = ()
         if schema.type == SchemaType.PROTOBUF:
-            cursor = MessageCursor(record, PREFIX_BYTES, len(record))
-            indexes = read_indexes(cursor)
-            head = cursor.position
-        key = record[:head]
+            indexes = read_indexes(MessageCursor(value, PREFIX_BYTES, len(value)))
+        key = schema_id, indexes
         if key not in self.found:
             self.found[key] = _registered(schema, indexes)
         found = self.found[key]
         if isinstance(found, RecordError):
             raise RecordError(found.code, found.reason)
-        return found
+        return found, value
 
 
 def _registered(schema: RegisteredSchema, indexes: tuple[int, ...]) -> _Written | RecordError:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import yaml
@@ -73,10 +74,14 @@ def order(number: int, amount: str) -> Order:
     return Order(id=number, ts=SENT_MS + number, user="ann", kind="buy", amount=Decimal(amount), country=None)
 
 
-def send(kafka: KafkaSettings, topic: str, values: Sequence[bytes]) -> None:
+def send(
+    kafka: KafkaSettings, topic: str, values: Sequence[bytes], headers: Mapping[int, bytes] = MappingProxyType({})
+) -> None:
+    """Send records. ``headers``: ids of schemas, by the number of the record that has it beside its value."""
     producer = clients.producer(kafka)
     for number, value in enumerate(values):
-        producer.produce(topic, value, b"ann", timestamp=SENT_MS + number)
+        own = {"__value_schema_id": headers[number]} if number in headers else {}
+        producer.produce(topic, value, b"ann", timestamp=SENT_MS + number, headers=own)
     assert producer.flush(30) == 0
 
 
@@ -119,6 +124,38 @@ def test_commands_read_records_of_a_registry(
     code, output = folder.run(*explain, "--event", f"{topic}:0:1")
     assert code != 0
     assert "is it up and reachable?" in output
+
+
+def test_ids_in_headers_are_read_where_the_settings_say_so(
+    tmp_path: Path,
+    kafka: KafkaSettings,
+    new_topic: NewTopic,
+    new_registry: NewRegistry,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    registry, topic, folder = new_registry(), new_topic(), Folder(tmp_path, kafka.bootstrap, capsys)
+    registry.start()
+    folder.write(topic, {"kind": "registry", "id_in": "header"}, schema_registry={"url": registry.url})
+    encode = registered_orders.register(registry, f"{topic}-value", 1)
+    values = [encode(order(n, amount)) for n, amount in enumerate(["5", "500", "700"])]
+    number, unknown = values[0][:5], b"\1" + bytes(range(16))
+    send(kafka, topic, [values[0], values[1][5:], values[2][5:]], {1: number, 2: unknown})
+
+    check = ("streams", "check", "--topic", topic, "--stream", "orders")
+    code, output = folder.run(*check)
+    assert (code, output.splitlines()[0]) == (1, "orders takes 2 of 3 records")
+    assert "the schema registry has no schema 00010203-0405-0607-0809-0a0b0c0d0e0f" in output
+    explain = ("rules", "explain", "large", "--rules", str(tmp_path / "rules"), "--event", f"{topic}:0:1")
+    code, output = folder.run(*explain)
+    assert code == 0, output
+    assert "500" in output
+    infer = ["streams", "infer", "--topic", topic, "--name", "found", "--bootstrap", kafka.bootstrap]
+    code = run([*infer, "--registry", registry.url])
+    output = capsys.readouterr().out
+    assert "amount" in output, output
+
+    (tmp_path / "app.yaml").write_text((tmp_path / "app.yaml").read_text().replace("id_in: header", "id_in: value"))
+    assert folder.run(*check)[1].splitlines()[0] == "orders takes 1 of 3 records"
 
 
 def test_settings_that_do_not_say_the_format_are_an_error(

@@ -306,3 +306,12 @@ def test_the_records_of_a_topic_are_its_latest(
     assert [json.loads(record.value)["n"] for record in records] == [*range(80, 90)]
     assert run(["streams", "infer", "--topic", topic, "--bootstrap", kafka.bootstrap, "--name", "t"]) == 0
     assert "event_time: ts\nkeys: [[user_id]]" in capsys.readouterr().out
+
+
+def test_fields_that_repeat_are_named_where_no_name_is_that_of_a_key() -> None:
+    rows = [
+        {"at": f"2026-01-01T00:00:{n:02}Z", "Invoice": f"I{n // 4}", "Note": f"n{n}", "Land": "UK"} for n in range(20)
+    ]
+    schema, text = document(*rows)
+    assert schema.keys == ((),)
+    assert "keys: [[]]  # no key found: all events go to one shard; these repeat: Invoice\n" in text

@@ -80,7 +80,7 @@ class Source:
     @property
     def headers(self) -> frozenset[str]:
         """The headers of records that the stream reads."""
-        return header_names(self.schema)
+        return header_names(self.schema) | self.format.headers
 
     @property
     def reads_timestamps(self) -> bool:

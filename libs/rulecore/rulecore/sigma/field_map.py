@@ -12,7 +12,8 @@
       - {product: windows, category: process_creation, where: type = 'process'}
       - {service: sshd, where: type = 'login', fields: {User: account}}
 
-A Sigma field with the name or the path of a column needs no entry, nor does a path to a member of one. Of the
+A Sigma field with the name or the path of a column needs no entry, nor does a path to a member of one; capitals may
+differ where one column alone has the name without them. Of the
 logsources that match, the one with most names applies.
 """
 
@@ -28,7 +29,7 @@ from rulecore.errors import ExpressionError
 from rulecore.language import ColumnRef, Scope
 from rulecore.sigma.errors import SigmaImportError
 from rulecore.sigma.expression_text import ConditionText
-from streamcore.schema import STRING, StreamSchema, Type
+from streamcore.schema import STRING, Field, StreamSchema, Type
 
 _LOGSOURCE: Final = ("product", "category", "service")
 
@@ -84,20 +85,27 @@ class FieldMap:
         known = self.fields if logsource_mapping is None else {**self.fields, **logsource_mapping.fields}
         if name in known:
             return known[name]
-        declared = self.schema.get(name) or next((f for f in self.schema.fields if ".".join(f.path) == name), None)
-        if declared is not None:
+        if (declared := self._declared(name)) is not None:
             return _column(declared.name, self.schema)
         if (member := self._member(name)) is not None:
             return member
         raise SigmaImportError(self.missing([name]), path)
+
+    def _declared(self, name: str) -> Field | None:
+        """Return the field with this name or path; without one, the only field with it in other capitals."""
+        fields = self.schema.fields
+        exact = self.schema.get(name) or next((f for f in fields if ".".join(f.path) == name), None)
+        if exact is not None:
+            return exact
+        other = [f for f in fields if name.lower() in (f.name.lower(), ".".join(f.path).lower())]
+        return other[0] if len(other) == 1 else None
 
     def _member(self, name: str) -> FieldTarget | None:
         """Return the target of a path into a field that is an object, or an array of objects."""
         parts = name.split(".")
         for split in range(len(parts) - 1, 0, -1):
             place = ".".join(parts[:split])
-            outer = self.schema.get(place) or next((f for f in self.schema.fields if ".".join(f.path) == place), None)
-            if outer is not None:
+            if (outer := self._declared(place)) is not None:
                 text = ".".join(f"`{part}`" for part in (outer.name, *parts[split:]))
                 try:
                     parsed = lang.parse(text, Scope.of_event(self.schema), field="field", expect=None)

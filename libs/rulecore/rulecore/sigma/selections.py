@@ -8,7 +8,7 @@ the map declares the field as lower case, or the rule has the modifier ``cased``
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -33,7 +33,8 @@ from rulecore.sigma.errors import SigmaImportError
 from rulecore.sigma.expression_text import ConditionText, conjunction, disjunction, negation
 from rulecore.sigma.field_map import FieldTarget
 from rulecore.sigma.wildcards import TEXT_MODIFIERS, Pattern, apply_modifiers, literal_text
-from streamcore.schema import STRING, Kind
+from streamcore.schema import STRING, Kind, Type
+from streamcore.schema.types import array_of, quote_name
 
 Resolve = Callable[[str, PathKey], FieldTarget]
 
@@ -125,6 +126,8 @@ class SelectionTranslator:
         """Return the condition of an entry. ``depth``: one more than the number of arrays around the target."""
         if target.type.kind is Kind.ARRAY and item.kind not in ("exists", "fieldref"):
             return self.compare_elements(target, item, depth)
+        if target.type.kind is Kind.STRUCT and (item.kind == "re" or (not item.kind and item.has("contains"))):
+            return self.compare_members(target, item, depth)
         match item.kind:
             case "":
                 return self.compare_plain(target, item)
@@ -159,6 +162,21 @@ class SelectionTranslator:
         if len(values) < len(item.values):
             conditions.insert(0, ConditionText.atom(f"{target.text} is null", nullable=False))
         return _combine(item, conditions)
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def compare_members(self, target: FieldTarget, item: SelectionItem, depth: int) -> ConditionText:
+        """Return the condition that a text in an object, however deep, has one of the values; with ``all``, that each
+        value is in one of the texts."""
+        texts = [*_texts_inside(target)]
+        if not texts:
+            raise SigmaImportError(f"{item.field} is {target.type} in the stream, which has no text")
+        self.notes[f"{item.field} is an object: a text in one of its members is enough, which Sigma leaves open"] = None
+        values = [(one,) for one in item.values] if item.has("all") else [item.values]
+        found = [
+            disjunction([self.compare(text, replace(item, values=group), depth) for text in texts]) for group in values
+        ]
+        return conjunction(found)
 
     # --- plain values -------------------------------------------------------------------------------------------------
 
@@ -243,6 +261,24 @@ class SelectionTranslator:
         if places or not both:
             raise SigmaImportError(f"fieldref: {item.field} is {target.type} and {value} is {other.type}")
         return ConditionText.atom(f"{target.text} = {other.text}", nullable=nullable)
+
+
+def _texts_inside(target: FieldTarget) -> Iterator[FieldTarget]:
+    """Yield the members of an object that are text, or arrays with text inside; of a map its values are one."""
+    for name, kind in target.type.members:
+        member = replace(target, text=f"{target.text}.{quote_name(name)}", type=kind, nullable=True, column=None)
+        if kind.kind is Kind.MAP:
+            member = replace(member, text=f"map_values({member.text})", type=array_of(kind.items))
+        if kind == STRING or (member.type.kind is Kind.ARRAY and _has_text(member.type)):
+            yield member
+        elif kind.kind is Kind.STRUCT:
+            yield from _texts_inside(member)
+
+
+def _has_text(kind: Type) -> bool:
+    if kind.kind is Kind.ARRAY:
+        return _has_text(kind.items)
+    return kind == STRING or (kind.kind is Kind.STRUCT and any(_has_text(one) for _, one in kind.members))
 
 
 def _combine(item: SelectionItem, conditions: Sequence[ConditionText]) -> ConditionText:

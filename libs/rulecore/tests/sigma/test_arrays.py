@@ -24,7 +24,8 @@ TRAIL = StreamSchema.parse(
             "user": "string",
             "eventName": "string",
             "requestParameters": "struct<containerDefinitions: array<struct<command: array<string>, name: string>>, "
-            "ports: array<long>, `dry-run`: boolean>",
+            "ports: array<long>, `dry-run`: boolean, user: string, "
+            "more: map<string, string>>",
             "tags": {"type": "array<string>", "from": "responseElements.tags"},
         },
     }
@@ -52,6 +53,14 @@ def commands(event: Event) -> list[str]:
     return [word.lower() for one in containers for word in one["command"] or [] if word is not None]
 
 
+def texts(event: Event) -> list[str]:
+    """Return the lower-case texts inside of the parameters."""
+    parameters = event["requestParameters"] or {}
+    names = [one["name"] for one in parameters.get("containerDefinitions") or []]
+    names += [one.lower() for one in (parameters.get("more") or {}).values() if one is not None]
+    return [*commands(event), *names, *([parameters["user"].lower()] if parameters.get("user") else [])]
+
+
 def ports(event: Event) -> list[int]:
     return [one for one in (event["requestParameters"] or {}).get("ports") or [] if one is not None]
 
@@ -73,6 +82,18 @@ RULES: dict[str, tuple[str, str, Callable[[Event], bool]]] = {
     "null or": ("{tags: [null, a]}", "s", lambda e: e["tags"] is None or "a" in tags(e)),
     "exists": ("{tags|exists: true}", "s", lambda e: e["tags"] is not None),
     "re": (f"{{{COMMANDS}|re: '^/bin'}}", "s", lambda e: any(c.startswith("/bin") for c in commands(e))),
+    "object": ("{requestParameters|contains: CURL}", "s", lambda e: any("curl" in t for t in texts(e))),
+    "object all": (
+        "{requestParameters|contains|all: [l, x]}",
+        "s",
+        lambda e: all(any(c in t for t in texts(e)) for c in "lx"),
+    ),
+    "object re": ("{requestParameters|re: '^/bin'}", "not s", lambda e: not any(t[:4] == "/bin" for t in texts(e))),
+    "capitals": (
+        "{requestparameters.DRY-run: true}",
+        "s",
+        lambda e: bool((e["requestParameters"] or {}).get("dry-run")),
+    ),
     "member": ("{requestParameters.dry-run: true}", "s", lambda e: bool((e["requestParameters"] or {}).get("dry-run"))),
 }
 
@@ -86,6 +107,8 @@ def an_event(draw: random.Random) -> dict[str, Any]:
         "containerDefinitions": draw.choice([None, containers]),
         "ports": some([1, 22, 3389]),
         "dry-run": draw.choice([True, False, None]),
+        "user": draw.choice(["Lx", "y", None]),
+        "more": draw.choice([None, {"a": "X", "b": None}, {"c": "curl"}]),
     }
     return {
         "user": "u",
@@ -113,4 +136,6 @@ def test_the_import_notes_that_one_element_is_enough() -> None:
     (note,) = [one for one in imported("{tags: a}").notes if "array" in one]
     assert note == "tags is an array: one element that matches is enough, which Sigma leaves open"
     assert imported("{tags: a}").rule.where == "any(tags, e1 -> lower(e1) = 'a')"
+    (note,) = [one for one in imported("{requestParameters|contains: a}").notes if "object" in one]
+    assert note == "requestParameters is an object: a text in one of its members is enough, which Sigma leaves open"
     assert imported("{tags|exists: true}").rule.where == "tags is not null"

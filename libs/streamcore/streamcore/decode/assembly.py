@@ -158,3 +158,24 @@ def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[Decod
         source = [column.take(pa.array(rows)) for column in source]
     event_ms = columns.column(schema.event_time) if schema.event_time else pa.nulls(len(rows), pa.int64())
     return pa.Table.from_arrays([*columns.columns, *source, event_ms], schema=wanted)
+
+
+def count_values(column: pa.Array) -> int:
+    """Return the number of values in all columns inside of the arrays and maps of a column."""
+    kind = column.type
+    if pa.types.is_map(kind):
+        inside = [column.keys, column.items]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inside = [column.values]
+    elif pa.types.is_struct(kind):
+        return sum(count_values(column.field(n)) for n in range(kind.num_fields))
+    else:
+        return 0
+    return sum(_count_inside(one) for one in inside)
+
+
+def _count_inside(column: pa.Array) -> int:
+    """Return the number of values in a column of elements, and in all columns inside of it."""
+    if pa.types.is_struct(column.type):
+        return len(column) + sum(_count_inside(column.field(n)) for n in range(column.type.num_fields))
+    return len(column) + count_values(column)

@@ -28,6 +28,7 @@ from streamcore.decode.avro.schema_match import FieldMapping, check_schema, map_
 from streamcore.decode.avro.schema_names import SchemaNames
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.registry.decoder import RegistryDecoder
+from streamcore.decode.registry.record_ids import SCHEMA_ID_HEADER
 from streamcore.decode.registry.schema_names import RegistryNames
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.values import RecordError
@@ -59,6 +60,11 @@ class InputFormat(Protocol):
         """Whether records are text."""
         ...
 
+    @property
+    def headers(self) -> frozenset[str]:
+        """The headers of records that the format reads."""
+        ...
+
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """Return the decoder of a stream's records; ``ConfigError`` if the format does not fit the schema."""
         ...
@@ -70,6 +76,7 @@ class Json:
 
     needs_registry: ClassVar[bool] = False
     is_text: ClassVar[bool] = True
+    headers: ClassVar[frozenset[str]] = frozenset()
 
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
@@ -90,6 +97,7 @@ class Csv:
 
     needs_registry: ClassVar[bool] = False
     is_text: ClassVar[bool] = True
+    headers: ClassVar[frozenset[str]] = frozenset()
 
     columns: tuple[str, ...] | None = None
     delimiter: str = ","
@@ -146,6 +154,7 @@ class AccessLog:
 
     needs_registry: ClassVar[bool] = False
     is_text: ClassVar[bool] = True
+    headers: ClassVar[frozenset[str]] = frozenset()
 
     layout: LogLayout = LogLayout.COMBINED
     request_time: bool = False
@@ -177,6 +186,7 @@ class Syslog:
 
     needs_registry: ClassVar[bool] = False
     is_text: ClassVar[bool] = True
+    headers: ClassVar[frozenset[str]] = frozenset()
 
     def decoder(  # the columns are named, so none is extra
         self,
@@ -195,6 +205,7 @@ class Logfmt:
 
     needs_registry: ClassVar[bool] = False
     is_text: ClassVar[bool] = True
+    headers: ClassVar[frozenset[str]] = frozenset()
 
     def decoder(
         self,
@@ -216,6 +227,7 @@ class TextPattern:
 
     needs_registry: ClassVar[bool] = False
     is_text: ClassVar[bool] = True
+    headers: ClassVar[frozenset[str]] = frozenset()
 
     pattern: str
     patterns: Mapping[str, str] = field(default_factory=dict)
@@ -279,19 +291,30 @@ AvroFraming = Container | Bare | SingleObject | Confluent
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Each record begins with a zero byte and the id of its schema in the registry of the app's settings. The schema
-    says what follows: Avro, Protobuf or JSON."""
+    """Each record has the id of its schema in the registry of the app's settings. The schema says what the record is:
+    Avro, Protobuf or JSON.
+
+    The value begins with a zero byte and the id. ``in_header``: records may have the id in a header instead
+    (``registry.record_ids``).
+    """
 
     needs_registry: ClassVar[bool] = True
     is_text: ClassVar[bool] = False
 
+    in_header: bool = False
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """See ``InputFormat``."""
+        return frozenset({SCHEMA_ID_HEADER}) if self.in_header else frozenset()
+
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """See ``InputFormat``."""
-        return RegistryDecoder(schema, limits=limits, extra_fields=extra_fields)
+        return RegistryDecoder(schema, limits=limits, extra_fields=extra_fields, in_header=self.in_header)
 
     def name_decoder(self, schema: StreamSchema, limits: DecodeLimits) -> Decoder:
         """Return the decoder of a stream's discriminator that is the name of the records' schema."""
-        return RegistryNames(schema, limits)
+        return RegistryNames(schema, limits, in_header=self.in_header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +326,7 @@ class Avro:
 
     needs_registry: ClassVar[bool] = False
     is_text: ClassVar[bool] = False
+    headers: ClassVar[frozenset[str]] = frozenset()
 
     framing: AvroFraming = field(default_factory=Container)
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from streamcore.app import CONTROL, App, EventTime, Source, decode_limits
 from streamcore.cuts.cut_clock import CutClock
+from streamcore.decode.assembly import count_values
 from streamcore.decode.reject_codes import RejectCode, TooManyBatchValues
 from streamcore.decode.stream_selection import IGNORED, NO_STREAM, StreamSelection, TopicStream
 from streamcore.decode.types import DEAD_SCHEMA, BesideValues, Decoded, RawBatch, dead_table
@@ -286,7 +287,7 @@ class Ingest:
         if events.num_rows:
             self.events[source].append(_Held(events, sent))
             self.held_rows += events.num_rows
-            self.held_values += sum(_count_values(chunk) for column in events.columns for chunk in column.chunks)
+            self.held_values += sum(count_values(chunk) for column in events.columns for chunk in column.chunks)
             if self.held_values > self.app.limits.max_batch_values:
                 self._flush_events()
 
@@ -375,27 +376,6 @@ class Ingest:
         """Return the lowest source partition with events in this task, by which the records of all tasks are ordered;
         no partition is read by two tasks."""
         return min(self.progress, default=-1)
-
-
-def _count_values(column: pa.Array) -> int:
-    """Return the number of values in all columns inside of the arrays and maps of a column."""
-    kind = column.type
-    if pa.types.is_map(kind):
-        inside = [column.keys, column.items]
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inside = [column.values]
-    elif pa.types.is_struct(kind):
-        return sum(_count_values(column.field(n)) for n in range(kind.num_fields))
-    else:
-        return 0
-    return sum(_count_inside(one) for one in inside)
-
-
-def _count_inside(column: pa.Array) -> int:
-    """Return the number of values in a column of elements, and in all columns inside of it."""
-    if pa.types.is_struct(column.type):
-        return len(column) + sum(_count_inside(column.field(n)) for n in range(column.type.num_fields))
-    return len(column) + _count_values(column)
 
 
 def _beside(batch: pa.RecordBatch, topic: str) -> BesideValues:

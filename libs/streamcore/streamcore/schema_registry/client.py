@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference, SchemaType
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaId, SchemaReference, SchemaType
 from streamcore.schema_registry.settings import RegistrySettings
 
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
@@ -37,6 +37,10 @@ _CHUNK_BYTES = 1 << 16
 
 class _TooManyReferences(Exception):
     """A schema uses more than the limits allow."""
+
+
+class _NoSuchPath(Retryable):
+    """The answer says that there is nothing at a path, and not that there is no such schema."""
 
 
 @dataclass(slots=True)
@@ -60,12 +64,15 @@ class RegistryClient:
         self._connection: http.client.HTTPConnection | None = None
         self._headers: Mapping[str, str] = {}
 
-    def schema(self, schema_id: int) -> RegisteredSchema | None:
+    def schema(self, schema_id: SchemaId) -> RegisteredSchema | None:
         """Return the schema with this id and all that it uses, or None if the registry does not have the id.
 
         Raises ``Retryable`` if the registry is away, rejects the login, or has lost a schema that this one uses.
         """
-        document = self._get(f"/schemas/ids/{schema_id}", _SCHEMA_NOT_FOUND)
+        if isinstance(schema_id, str):
+            document = self._by_guid(schema_id)
+        else:
+            document = self._get(f"/schemas/ids/{schema_id}", _SCHEMA_NOT_FOUND)
         if document is None:
             return None
         found, problem = _References(), ""
@@ -105,6 +112,14 @@ class RegistryClient:
     def name(self) -> str:
         """Kind and address of the registry, for messages."""
         return f"schema registry {self._settings.url}"
+
+    def _by_guid(self, guid: str) -> Any:
+        """Return what the registry has under a GUID. One that knows no GUIDs, and answers otherwise, has nothing."""
+        try:
+            return self._get(f"/schemas/guids/{guid}", _SCHEMA_NOT_FOUND)
+        except _NoSuchPath:
+            self._get("/schemas/types", _SCHEMA_NOT_FOUND)
+            return None
 
     def _version(self, subject: str, version: int) -> Any:
         return self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}", _VERSION_NOT_FOUND)
@@ -147,9 +162,10 @@ class RegistryClient:
         if answer.status == http.HTTPStatus.NOT_FOUND and code == not_found:
             return None
         if answer.status != http.HTTPStatus.OK or document is None:
+            kind = _NoSuchPath if answer.status == http.HTTPStatus.NOT_FOUND else Retryable
             said = document.get("message") if isinstance(document, dict) else None
             text = f": {_line(str(said))}" if said else ""
-            raise Retryable(f"GET {path}: {answer.status} {_line(answer.reason)}{text}{_hint(answer)}")
+            raise kind(f"GET {path}: {answer.status} {_line(answer.reason)}{text}{_hint(answer)}")
         return document
 
     def _exchange(self, path: str) -> tuple[http.client.HTTPResponse, bytes]:

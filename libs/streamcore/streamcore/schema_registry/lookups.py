@@ -17,6 +17,7 @@ from types import TracebackType
 from streamcore.errors import Retryable, StreamError
 from streamcore.outages import OUTAGES, Dependency, Outages
 from streamcore.schema_registry.client import RegistryClient
+from streamcore.schema_registry.schemas import SchemaId
 from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.schema_registry.store import Request, SchemaStore
 from streamcore.storage.location import BUCKETS
@@ -60,8 +61,8 @@ class SchemaLookups:
         self._client = RegistryClient(settings)
         self._store, self._topics, self._outages = store, topics, outages
         self._lock = threading.Lock()  # of the client
-        self._known: set[int] = set()
-        self._compared: set[int] = set()
+        self._known: set[SchemaId] = set()
+        self._compared: set[SchemaId] = set()
         self._versions: dict[str, set[int]] = {topic: set() for topic in topics}
         self._next_prefetch_s = 0.0
         self._stopping = threading.Event()
@@ -110,7 +111,7 @@ class SchemaLookups:
                 known.add(version)
             known.update(new)
 
-    def _get(self, schema_id: int) -> bool:
+    def _get(self, schema_id: SchemaId) -> bool:
         """Make sure that the store has the schema; return whether the registry has it."""
         if schema_id in self._known:
             return True
@@ -120,17 +121,17 @@ class SchemaLookups:
                 return False
             self._store.add(schema)
             self._compared.add(schema_id)
-            _LOG.info("schema %d, %s, is new: %s", schema_id, schema.type, self._client.name)
+            _LOG.info("schema %s, %s, is new: %s", schema_id, schema.type, self._client.name)
         self._known.add(schema_id)
         return True
 
-    def _compare(self, schema_id: int) -> None:
+    def _compare(self, schema_id: SchemaId) -> None:
         """Report an id that an earlier process got another schema for. The first one counts, as in a replay."""
         if schema_id in self._compared:
             return
         schema, stored = self._client.schema(schema_id), self._store.read(schema_id)
         if None not in (schema, stored) and schema != stored:
-            text = "%s: schema %d is not the one that it was when the app first saw the id; records with it are still "
+            text = "%s: schema %s is not the one that it was when the app first saw the id; records with it are still "
             text += "decoded by that one. Ids are given once: if the registry was set up anew, give it another url"
             _LOG.warning(text, self._client.name, schema_id)
         self._compared.add(schema_id)
@@ -143,7 +144,7 @@ class SchemaLookups:
 
     def _answer(self, request: Request) -> None:
         pinned = self._store.absent(request.batch)
-        absent: list[int] = []
+        absent: list[SchemaId] = []
         for schema_id in request.ids:
             if schema_id in pinned:
                 continue
@@ -153,7 +154,7 @@ class SchemaLookups:
         self._store.add_absent(request.batch, absent)
         self._store.discard(request)
         if len(absent) > _MANY_ABSENT:
-            text = "batch %d: the registry does not have %d schema ids, the first is %d; their records are dead letters"
+            text = "batch %d: the registry does not have %d schema ids, the first is %s; their records are dead letters"
             _LOG.warning(text, request.batch, len(absent), absent[0])
 
     def _run(self) -> None:

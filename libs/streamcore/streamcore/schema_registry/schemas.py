@@ -13,6 +13,8 @@ from streamcore.errors import ConfigError
 MAGIC, ID_BYTES = 0, 4
 #: The length of both together.
 PREFIX_BYTES = 1 + ID_BYTES
+#: The id of a schema in a registry: a number, or the text of a GUID. A schema may have both.
+SchemaId = int | str
 
 
 class SchemaType(enum.StrEnum):
@@ -40,7 +42,7 @@ class RegisteredSchema:
     it has no references.
     """
 
-    id: int
+    id: SchemaId
     type: str
     text: str
     references: tuple[SchemaReference, ...] = ()
@@ -50,21 +52,21 @@ class RegisteredSchema:
 class SchemaLookup(Protocol):
     """Finds the schemas of one cut. Its answers are part of the cut: a replay gets the same."""
 
-    def absent(self) -> Collection[int]:
+    def absent(self) -> Collection[SchemaId]:
         """Return the ids that the registry did not have when the cut first asked for them."""
         ...
 
-    def find(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema | None]:
+    def find(self, ids: Collection[SchemaId]) -> Mapping[SchemaId, RegisteredSchema | None]:
         """Return the schema of each id, or None if it is absent. Waits while the registry is away."""
         ...
 
 
 class _NoRegistry:
-    def absent(self) -> Collection[int]:
+    def absent(self) -> Collection[SchemaId]:
         return ()
 
-    def find(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema | None]:
-        raise ConfigError(f"schema {min(ids)} is needed and the app has no registry; set schema_registry")
+    def find(self, ids: Collection[SchemaId]) -> Mapping[SchemaId, RegisteredSchema | None]:
+        raise ConfigError(f"schema {next(iter(ids))} is needed and the app has no registry; set schema_registry")
 
 
 #: For apps without a registry.

@@ -2,7 +2,7 @@
 
 Below the folder of one registry::
 
-    ids/17           a schema; written once
+    ids/17           a schema, by its number or its GUID; written once
     absent/40        the ids that the registry did not have when batch 40 ran
     wanted/40-<hex>  the ids that a task of batch 40 waits for
 
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from streamcore.errors import CorruptState
-from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaId, SchemaReference
 from streamcore.storage import ObjectStore, checked_json
 from streamcore.storage.atomic_files import parse_numbers
 
@@ -33,7 +33,7 @@ class Request:
 
     name: str
     batch: int
-    ids: tuple[int, ...]
+    ids: tuple[SchemaId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SchemaStore:
         """Return the store of the registry at this address: another registry gives the same ids to other schemas."""
         return cls(folder.under(hashlib.blake2b(url.encode(), digest_size=6).hexdigest()))
 
-    def read(self, schema_id: int) -> RegisteredSchema | None:
+    def read(self, schema_id: SchemaId) -> RegisteredSchema | None:
         """Return the schema with this id, or None. ``CorruptState`` if the file was changed."""
         name = f"{_IDS}/{schema_id}"
         content = self.folder.read(name)
@@ -67,27 +67,27 @@ class SchemaStore:
         document["problem"] = schema.problem
         self.folder.write(f"{_IDS}/{schema.id}", checked_json.encode(document))
 
-    def absent(self, batch: int) -> frozenset[int]:
+    def absent(self, batch: int) -> frozenset[SchemaId]:
         """Return the ids that are absent in the batch. ``CorruptState`` if the file was changed."""
         name = f"{_ABSENT}/{batch}"
         content = self.folder.read(name)
         return frozenset() if content is None else frozenset(checked_json.parse(content, name)["ids"])
 
-    def add_absent(self, batch: int, ids: Iterable[int]) -> None:
+    def add_absent(self, batch: int, ids: Iterable[SchemaId]) -> None:
         """Add ids that the registry does not have while the batch runs; drop the files of old batches."""
         before = self.absent(batch)
         if (every := before | {*ids}) == before:
             return
-        self.folder.write(f"{_ABSENT}/{batch}", checked_json.encode({"ids": sorted(every)}))
+        self.folder.write(f"{_ABSENT}/{batch}", checked_json.encode({"ids": sorted(every, key=str)}))
         if not before:
             folder = self.folder.under(_ABSENT)
             for old in parse_numbers(folder.files()):
                 if old < batch - _KEEP:
                     folder.discard(str(old))
 
-    def want(self, batch: int, ids: Collection[int]) -> None:
+    def want(self, batch: int, ids: Collection[SchemaId]) -> None:
         """Ask the driver for schemas."""
-        content = checked_json.encode({"ids": sorted(ids)})
+        content = checked_json.encode({"ids": sorted(ids, key=str)})
         self.folder.write(f"{_WANTED}/{batch}-{hashlib.blake2b(content, digest_size=6).hexdigest()}", content)
 
     def requests(self) -> list[Request]:

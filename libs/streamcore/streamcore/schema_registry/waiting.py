@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from streamcore.schema_registry.schemas import RegisteredSchema
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaId
 from streamcore.schema_registry.store import SchemaStore
 
 _PAUSE_S, _PAUSE_MAX_S = 0.02, 0.5
@@ -18,7 +18,7 @@ class SchemaPins:
     which are known when the cut runs again."""
 
     batch: int
-    absent: tuple[int, ...] = ()
+    absent: tuple[SchemaId, ...] = ()
 
 
 @dataclass(slots=True)
@@ -27,18 +27,18 @@ class StoredSchemas:
 
     store: SchemaStore
     pins: SchemaPins
-    _absent: set[int] = field(init=False)
+    _absent: set[SchemaId] = field(init=False)
 
     def __post_init__(self) -> None:
         self._absent = {*self.pins.absent}
 
-    def absent(self) -> Collection[int]:
+    def absent(self) -> Collection[SchemaId]:
         """See ``SchemaLookup``."""
         return self._absent
 
-    def find(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema | None]:
+    def find(self, ids: Collection[SchemaId]) -> Mapping[SchemaId, RegisteredSchema | None]:
         """See ``SchemaLookup``. The task waits as long as the driver has no answer; it ends with its driver."""
-        found: dict[int, RegisteredSchema | None] = {n: None for n in ids if n in self._absent}
+        found: dict[SchemaId, RegisteredSchema | None] = {n: None for n in ids if n in self._absent}
         pause_s = 0.0
         while missing := [n for n in ids if n not in found]:
             if pause_s:

@@ -87,8 +87,10 @@ def find_differences(old: App, new: App, *, rows: bool) -> Iterator[str]:
         (d.stages, d.tables, [operator.name for operator in d.operators], len(d.watermark_groups), app.exchanges)
         for app, d in ((old, describe(old)), (new, describe(new)))
     )
-    if one != other or (rows and _sent(before) != _sent(after)):
-        yield "its stages or the rows of their state would be others"
+    if one != other:
+        yield "its stages or their state would be others"
+    elif rows and (columns := _changed_columns(_sent(before), _sent(after))):
+        yield f"the rows behind a key would have other columns ({', '.join(columns)})"
     tables, new_tables = before.table_columns, after.table_columns
     for lane in sorted(tables.keys() | new_tables.keys()):
         if lane not in new_tables or lane not in tables:
@@ -114,7 +116,13 @@ def _topology(app: App) -> TopologyGraph:
     return next(stage.topology for stage in app.stages if isinstance(stage, TopologyStage))
 
 
-def _sent(topology: TopologyGraph) -> list[object]:
+def _changed_columns(before: Sequence[dict[str, object]], after: Sequence[dict[str, object]]) -> Sequence[str]:
+    """Return the columns that an exchange sends and another does not, or with another type."""
+    pairs = zip(before, after, strict=True)
+    return sorted({name for one, other in pairs for name in one | other if one.get(name) != other.get(name)})
+
+
+def _sent(topology: TopologyGraph) -> list[dict[str, object]]:
     """Return the columns that each exchange sends."""
     return [
         {

@@ -460,7 +460,7 @@ class Runner:
 
     def schema_pins(self, batch: int) -> SchemaPins | None:
         """Return what is pinned of the schemas of a batch: something only if it has run before."""
-        return None if self._schemas is None else SchemaPins(batch, tuple(sorted(self._schemas.absent(batch))))
+        return None if self._schemas is None else SchemaPins(batch, tuple(sorted(self._schemas.absent(batch), key=str)))
 
     def project(self, cut: CutBounds) -> Projection | None:
         """Return which fields of the events of a cut become columns; None for all."""

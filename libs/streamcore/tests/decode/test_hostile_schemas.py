@@ -14,7 +14,7 @@ from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.stream_selection import OwnEvents, TopicStream
 from streamcore.decode.types import Decoder, RawBatch
 from streamcore.schema import StreamSchema
-from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaId, SchemaReference
 
 pytestmark = pytest.mark.slow
 STREAM = StreamSchema.parse(
@@ -98,10 +98,10 @@ class OneSchema:
 
     schema: RegisteredSchema
 
-    def absent(self) -> Collection[int]:
+    def absent(self) -> Collection[SchemaId]:
         return ()
 
-    def find(self, ids: Collection[int]) -> Mapping[int, RegisteredSchema | None]:
+    def find(self, ids: Collection[SchemaId]) -> Mapping[SchemaId, RegisteredSchema | None]:
         return dict.fromkeys(ids, self.schema)
 
 

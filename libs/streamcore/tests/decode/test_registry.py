@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -44,6 +46,7 @@ def written(schema: RegisteredSchema, *others: str, **values: object) -> bytes:
     for other in others:
         fastavro.parse_schema(json.loads(other), named)
     fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(schema.text), named), values)
+    assert isinstance(schema.id, int)
     return prefix(schema.id) + out.getvalue()
 
 
@@ -141,6 +144,60 @@ def test_the_records_of_a_json_schema_are_json() -> None:
         "extra_field",
         "wrong_type",
     ]
+
+
+# --- ids in a header ------------------------------------------------------------------------------------------------
+
+GUID = "5f1b3a52-0f3c-4e7d-9a57-6f0d6e1c2b3a"
+BY_GUID = b"\1" + uuid.UUID(GUID).bytes
+
+
+def decode_headers(schemas: Schemas, records: list[tuple[bytes | None, bytes | None]], **kind: bool) -> Decoded:
+    """Decode records, each with the header of its schema's id and its value."""
+    format_ = Registry(**kind) if kind else Registry(in_header=True)
+    decoder = format_.decoder(STREAM, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
+    headers = {"__value_schema_id": [header for header, _ in records]}
+    return decode_with(decoder, STREAM, schemas, [value for _, value in records], headers)
+
+
+def test_the_id_of_a_schema_may_be_in_a_header() -> None:
+    """By its number and by its GUID, with records of both among others that begin with it; without the option the
+    header means nothing."""
+    schemas = Schemas(ONE, TWO, replace(TWO, id=GUID))
+    one, two = written(ONE, ts=1, user="a", amount=1)[5:], written(TWO, ts=2, user="b", amount=2, extra=1.5)[5:]
+    records = [
+        (prefix(7), one),
+        (BY_GUID, two),
+        (None, prefix(300) + two),
+        (prefix(9), one),
+        (b"\1" + bytes(16), two),
+        (b"\2" + bytes(16), two),
+        (b"", one),
+        (None, one),
+        (BY_GUID, None),
+    ]
+    decoded = decode_headers(schemas, [*records, (prefix(7), one)])
+    assert decoded.events["user"].to_pylist() == ["a", "b", "b", "a"]
+    assert decoded.events["amount"].to_pylist() == [1, 2, 2, 1]
+    rejected = [(row["row"], row["code"], row["reason"]) for row in decoded.dead.to_pylist()]
+    assert [row[:2] for row in rejected] == [
+        *[(n, "unknown_schema") for n in (3, 4)],
+        *[(n, "no_schema_id") for n in (5, 6, 7)],
+        (8, "no_value"),
+    ]
+    assert "00000000-0000" in rejected[1][2]
+    assert "__value_schema_id" in rejected[2][2]
+    ignored = decode_headers(schemas, records[:3], in_header=False)
+    assert ignored.dead["row"].to_pylist() == [0, 1]
+
+
+def test_a_header_has_the_message_of_a_record_of_protobuf() -> None:
+    proto = "message Other { } message Shop { int64 ts = 1; string user = 2; }"
+    schemas = Schemas(RegisteredSchema(GUID, SchemaType.PROTOBUF, 'syntax = "proto3"; ' + proto))
+    decoded = decode_headers(schemas, [(BY_GUID + b"\x02\x02", b"\x08\x05\x12\x01a")])
+    assert decoded.events.select(["ts", "user"]).to_pylist() == [{"ts": 5, "user": "a"}]
+    cut_off = decode_headers(schemas, [(BY_GUID + b"\x02", b""), (BY_GUID + b"\x02\x08", b"\x08\x05")])
+    assert cut_off.dead["code"].to_pylist() == ["not_protobuf"] * 2
 
 
 # --- kinds of event by the name of their schema -----------------------------------------------------------------------

@@ -12,9 +12,10 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from streamcore.errors import ConfigError, Retryable
 from streamcore.outages import Outages
 from streamcore.schema_registry.client import RegistryClient
 from streamcore.schema_registry.lookups import SchemaLookups
-from streamcore.schema_registry.schemas import RegisteredSchema, SchemaReference
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaId, SchemaReference
 from streamcore.schema_registry.settings import RegistrySettings
 from streamcore.schema_registry.store import SchemaStore
 from streamcore.schema_registry.waiting import SchemaPins, StoredSchemas
@@ -37,7 +38,7 @@ SECRET = "s3cret-of-the-registry"
 BASIC = "Basic " + base64.b64encode(f"headgate:{SECRET}".encode()).decode()
 
 
-def ask(settings: RegistrySettings, schema_id: int) -> RegisteredSchema | None:
+def ask(settings: RegistrySettings, schema_id: SchemaId) -> RegisteredSchema | None:
     with closing(RegistryClient(settings)) as client:
         return client.schema(schema_id)
 
@@ -76,12 +77,13 @@ def test_references_come_after_what_they_use(registry: EmbeddedRegistry) -> None
 
 
 class Door(http.server.BaseHTTPRequestHandler):
-    """Passes requests with a login on to the registry."""
+    """Passes requests with a login on to the registry. ``guids``: what the registry is asked for in place of a path."""
 
     protocol_version = "HTTP/1.1"
     registry = ""
-    login = ""
+    login: str | None = ""
     page: tuple[int, bytes] | None = None
+    guids: Mapping[str, str] = MappingProxyType({})
 
     def do_GET(self) -> None:
         if self.page is not None:
@@ -90,7 +92,7 @@ class Door(http.server.BaseHTTPRequestHandler):
             self.answer(401, b"")
         else:
             try:
-                with urllib.request.urlopen(self.registry + self.path, timeout=10) as answer:
+                with urllib.request.urlopen(self.registry + self.guids.get(self.path, self.path), timeout=10) as answer:
                     self.answer(answer.status, answer.read())
             except urllib.error.HTTPError as error:
                 self.answer(error.code, error.read())
@@ -240,3 +242,31 @@ def test_a_store_is_that_of_one_registry(tmp_path: Path) -> None:
     assert one.read(1) == RegisteredSchema(1, "PROTOBUF", "x", (SchemaReference("a", "b"),))
     assert other.read(1) is None
     assert json.loads(next(tmp_path.rglob("ids/1")).read_text())["schema"] == "x"
+
+
+def test_a_schema_is_found_by_its_guid(registry: EmbeddedRegistry, door: tuple[type[Door], str, Path]) -> None:
+    """The registry that tests have knows no GUIDs; one that does has the schema at a path of its own."""
+    guid = "5f1b3a52-0f3c-4e7d-9a57-6f0d6e1c2b3a"
+    number = registry.register(unique_name("guid", 4), record("G"))
+    assert ask(RegistrySettings(registry.url), guid) is None, "it answers otherwise, so it has no such schema"
+    kind, url, authority = door
+    kind.login, kind.guids = None, {f"/schemas/guids/{guid}": f"/schemas/ids/{number}"}
+    there = RegistrySettings(url, ca_file=authority)
+    assert ask(there, guid) == RegisteredSchema(guid, "AVRO", record("G"))
+    assert ask(there, guid.replace("5", "6")) is None
+    kind.page = (404, b"nothing here")
+    with pytest.raises(Retryable, match="check the path"):
+        ask(there, guid)
+
+
+def test_guids_are_looked_up_pinned_and_found_in_a_replay(registry: EmbeddedRegistry, tmp_path: Path) -> None:
+    store, number = SchemaStore(LocalObjectStore(tmp_path)), registry.register(unique_name("pin", 5), record("P"))
+    absent = "00000000-0000-0000-0000-000000000001"
+    with SchemaLookups(RegistrySettings(registry.url), store, ()):
+        found = StoredSchemas(store, SchemaPins(3)).find([number, absent])
+    assert [found[number] is None, found[absent]] == [False, None]
+    store.add(RegisteredSchema(absent, "AVRO", record("P")))
+    again = StoredSchemas(store, SchemaPins(3, tuple(store.absent(3))))
+    assert again.find([absent]) == {absent: None}, "as in the first run of the batch"
+    later = StoredSchemas(store, SchemaPins(4)).find([absent])
+    assert later == {absent: RegisteredSchema(absent, "AVRO", record("P"))}

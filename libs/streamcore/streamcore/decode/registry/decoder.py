@@ -1,20 +1,20 @@
-"""Decodes the records of a stream, each by the schema that it names: a zero byte, the id, then the record itself."""
+"""Decodes the records of a stream, each by the schema whose id it has (``record_ids``)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+import pyarrow as pa
 
-from streamcore.decode.assembly import BatchRecords, DecodedPart, Rows, assemble_events
+from streamcore.decode.assembly import DecodedPart, Rows, assemble_events, count_values
 from streamcore.decode.avro.decoder import AvroDecoder
-from streamcore.decode.avro.framing import CONFLUENT_MAGIC, BareFraming
+from streamcore.decode.avro.framing import BareFraming
 from streamcore.decode.avro.schema_match import check_schema, map_fields
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.protobuf.decoder import ProtobufDecoder
-from streamcore.decode.record_starts import RecordStarts
+from streamcore.decode.registry.record_ids import find_ids, reject_number
 from streamcore.decode.registry.registered_types import (
-    NO_ID,
     RejectedSchema,
     SchemaCache,
     read_avro,
@@ -31,29 +31,37 @@ from streamcore.schema_registry.schemas import PREFIX_BYTES, RegisteredSchema, S
 
 class RegistryDecoder:
     """Decodes the records of one stream. It keeps a decoder for each schema; that changes the cost of a batch, never
-    its result."""
+    its result. ``in_header``: whether the id may be in a header."""
 
-    def __init__(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> None:
+    def __init__(
+        self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields, in_header: bool = False
+    ) -> None:
         self._schema, self._limits, self._extra_fields = schema, limits, extra_fields
+        self._in_header = in_header
         self._want = map_fields(schema)
         self._decoders = SchemaCache(self._make_decoder)
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Waits for schemas that are new."""
-        records, parts = BatchRecords.from_batch(batch), list[DecodedPart]()
-        starts = RecordStarts(records.data)
-        ids = starts.schema_ids(CONFLUENT_MAGIC[0], self._limits.max_record_bytes)
-        rows_by_id = _rows_by_id(ids)
-        decoders = self._decoders.find(batch.schemas, [n for n in rows_by_id if n >= 0])
+        ids, parts = find_ids(batch, self._limits.max_record_bytes, in_header=self._in_header), list[DecodedPart]()
+        records, starts = ids.records, ids.starts
+        rows_by_number = _group_rows(ids.numbers)
+        decoders = self._decoders.find(batch.schemas, [ids.schema_id(n) for n in rows_by_number if n >= 0])
         dead: list[tuple[int, str, str]] = []
-        for schema_id, rows in rows_by_id.items():
-            found = decoders.get(schema_id, NO_ID)
-            if found is NO_ID:
-                dead += [(row, *self._reject(records.record_bytes(row))) for row in rows.tolist()]
+        # The decoder of one schema knows the limit of values; those of all together are counted here.
+        values, several = 0, len(rows_by_number) > 1
+        for number, rows in rows_by_number.items():
+            found = decoders[ids.schema_id(number)] if number >= 0 else reject_number(number)
+            if number < 0:
+                dead += [(row, *self._reject(records.record_bytes(row), number)) for row in rows.tolist()]
             elif isinstance(found, RejectedSchema):
                 dead += [(row, found.code.value, found.reason) for row in rows.tolist()]
             else:
+                before = len(parts)
                 rejected = found.decode_rows(records, starts, rows, parts)
+                if several:
+                    values += sum(count_values(chunk) for part in parts[before:] for chunk in _chunks(part.columns))
+                    self._limits.check_batch(values, len(batch))
                 if rejected.num_rows:
                     dead += zip(*(rejected.column(n).to_pylist() for n in range(3)), strict=True)
         return Decoded(assemble_events(self._schema, batch, parts), dead_table(sorted(dead)))
@@ -88,17 +96,22 @@ class RegistryDecoder:
             extra_fields=self._extra_fields,
         )
 
-    def _reject(self, record: bytes | None) -> tuple[str, str]:
-        """Return why a record without a schema's id is rejected."""
+    def _reject(self, record: bytes | None, number: int) -> tuple[str, str]:
+        """Return why a record without a schema's id is rejected. ``number``: in place of the schema's."""
         try:
             check_bytes(record, self._limits, "one record")
         except RecordError as error:
             return error.code.value, error.reason
-        return NO_ID.code.value, NO_ID.reason
+        rejected = reject_number(number)
+        return rejected.code.value, rejected.reason
 
 
-def _rows_by_id(ids: Rows) -> Mapping[int, Rows]:
-    """Return the rows of each schema id, ascending."""
+def _chunks(columns: pa.Table) -> Iterator[pa.Array]:
+    return (chunk for column in columns.columns for chunk in column.chunks)
+
+
+def _group_rows(ids: Rows) -> Mapping[int, Rows]:
+    """Return the rows of each number of a schema, ascending."""
     if len(ids) and (ids == ids[0]).all():  # the usual case
         return {int(ids[0]): np.arange(len(ids))}
     order = np.argsort(ids, kind="stable")

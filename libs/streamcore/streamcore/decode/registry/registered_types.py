@@ -10,7 +10,7 @@ from streamcore.decode.avro.schema import AvroSchemaError, AvroType, parse_avro_
 from streamcore.decode.protobuf.schema import ProtoSchema, ProtoSchemaError, parse_proto_schema
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.scalar.values import RecordError
-from streamcore.schema_registry.schemas import RegisteredSchema, SchemaLookup
+from streamcore.schema_registry.schemas import RegisteredSchema, SchemaId, SchemaLookup
 
 #: The most schemas for which a decoder keeps what it has made.
 _MAX_CACHED: Final = 1_000
@@ -37,9 +37,9 @@ class SchemaCache(Generic[_Made]):
 
     def __init__(self, make: Callable[[RegisteredSchema], _Made]) -> None:
         self._make = make
-        self._made: dict[int, _Made | RejectedSchema] = {}
+        self._made: dict[SchemaId, _Made | RejectedSchema] = {}
 
-    def find(self, schemas: SchemaLookup, ids: Sequence[int]) -> Mapping[int, _Made | RejectedSchema]:
+    def find(self, schemas: SchemaLookup, ids: Sequence[SchemaId]) -> Mapping[SchemaId, _Made | RejectedSchema]:
         """Return what is made of each schema in this cut. Waits for schemas that are new."""
         absent = schemas.absent()
         if new := [n for n in ids if n not in self._made and n not in absent]:
@@ -60,7 +60,7 @@ class SchemaCache(Generic[_Made]):
             return RejectedSchema(error.code, f"schema {registered.id}: {error.reason}")
 
 
-def _unknown(schema_id: int) -> RejectedSchema:
+def _unknown(schema_id: SchemaId) -> RejectedSchema:
     return RejectedSchema(RejectCode.UNKNOWN_SCHEMA, f"the schema registry has no schema {schema_id}")
 
 

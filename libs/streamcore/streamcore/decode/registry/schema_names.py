@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from streamcore.decode.assembly import BatchRecords
-from streamcore.decode.avro.framing import CONFLUENT_MAGIC
 from streamcore.decode.avro.schema import RecordOf
 from streamcore.decode.protobuf.reader import MessageCursor, read_indexes
 from streamcore.decode.protobuf.schema import ProtoSchema
-from streamcore.decode.record_starts import RecordStarts
+from streamcore.decode.registry.record_ids import find_ids, reject_number
 from streamcore.decode.registry.registered_types import (
-    NO_ID,
     RejectedSchema,
     SchemaCache,
     read_avro,
@@ -36,19 +33,20 @@ _Name = Callable[[bytes], "str | None"]
 class RegistryNames:
     """The ``Decoder`` of one field, the name of the record's schema: null for one without a name."""
 
-    def __init__(self, schema: StreamSchema, limits: DecodeLimits) -> None:
-        self._schema, self._limits = schema, limits
+    def __init__(self, schema: StreamSchema, limits: DecodeLimits, *, in_header: bool = False) -> None:
+        self._schema, self._limits, self._in_header = schema, limits, in_header
         self._names = SchemaCache(_namer)
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Waits for schemas that are new."""
-        records = BatchRecords.from_batch(batch)
-        ids = RecordStarts(records.data).schema_ids(CONFLUENT_MAGIC[0], self._limits.max_record_bytes).tolist()
-        names = self._names.find(batch.schemas, sorted({n for n in ids if n >= 0}))
+        ids = find_ids(batch, self._limits.max_record_bytes, in_header=self._in_header)
+        records, numbers = ids.records, ids.numbers.tolist()
+        names = self._names.find(batch.schemas, [ids.schema_id(n) for n in sorted({n for n in numbers if n >= 0})])
 
         def find_name(row: int) -> str | None:
             record = check_bytes(records.record_bytes(row), self._limits, "one record")
-            found = names.get(ids[row], NO_ID)
+            number = numbers[row]
+            found = names[ids.schema_id(number)] if number >= 0 else reject_number(number)
             if isinstance(found, RejectedSchema):
                 raise RecordError(found.code, found.reason)
             return found(record)

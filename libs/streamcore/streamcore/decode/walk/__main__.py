@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamcore.decode.walk import arrays, batch, code_folder, compiler, elements, prefixes
 from streamcore.decode.walk.binary import decoder
+from streamcore.decode.walk.ids import probes
 from streamcore.decode.walk.literals import automaton, conditions
 
 
@@ -14,6 +15,7 @@ def main() -> None:
     assert arrays.find_repeated is not None
     assert prefixes.find_prefix is not None
     assert decoder.BinaryWalk is not None
+    assert probes.find_entries is not None
     assert automaton.find_literals is not None
     assert conditions.try_conditions is not None
     code_folder.remove_others()

@@ -6,10 +6,10 @@ probability of 2.7e-4 (n**2 / 2 / 2**64), and the second event would be taken fo
 probability is 1.5e-23.
 
 The columns hold the entries in order of arrival. The index is an open-addressed table of entry numbers with double
-hashing (Knuth: "The Art of Computer Programming", 6.4); whole columns are looked up and inserted at once. Entries
-expire by slices of event time: they stop counting at once, and the columns free their memory when more than half of the
-entries have expired. ``contains`` takes the first event time that still matters, so its result does not depend on when
-memory is freed.
+hashing (Knuth: "The Art of Computer Programming", 6.4), whose probes are compiled (``streamcore.decode.walk.ids``).
+Entries expire by slices of event time: they stop counting at once, and the columns free their memory when more than
+half of the entries have expired. ``find`` takes the first event time that still matters, so its result does not
+depend on when memory is freed.
 
 Ids that were chosen to collide in both hashes can make lookups slow.
 """
@@ -70,7 +70,7 @@ class IdHashes:
         return self if mask.all() else self.take(mask)
 
 
-#: In place of an entry number: there is none.
+#: In place of an entry number: there is none. As in ``streamcore.decode.walk.ids``, which is loaded with the compiler.
 NO_ENTRY = -1
 
 
@@ -105,8 +105,9 @@ class SeenIds:
 
     @property
     def memory_bytes(self) -> int:
-        """Return the bytes of the columns and of the index."""
-        return sum(column.nbytes for column in _columns(self._entries)) + self._index.nbytes if self._count else 0
+        """Return the bytes of the columns, as far as they are used, and of the index."""
+        used = self._current_entries()
+        return sum(column.nbytes for column in _columns(used)) + self._index.nbytes if self._count else 0
 
     def find(self, ids: IdHashes, since_ms: int) -> Ints:
         """Return the number of an entry of each id whose event time is within the horizon of the id's and at or after
@@ -134,7 +135,7 @@ class SeenIds:
         if 2 * self._count > len(self._index):
             self._compact()
         else:
-            self._insert(np.arange(before, self._count, dtype=np.int32))
+            self._insert(before)
 
     def forget(self, before_ms: int) -> int:
         """Drop the slices that end at or before this time; return the number of dropped entries."""
@@ -255,9 +256,12 @@ class SeenIds:
         return ids.event_ms >= self._first_slice * self.slice_ms
 
     def _reserve(self, used: int) -> None:
-        """Enlarge the columns for ``_count`` entries, and copy the first ``used``."""
+        """Enlarge the columns for ``_count`` entries, and copy the first ``used``.
+
+        They double, so that an entry is copied about once. The system gives memory to what is used of them alone.
+        """
         if self._count > len(self._entries):
-            size = max(_MIN_ENTRIES, self._count + self._count // 4)
+            size = max(_MIN_ENTRIES, 2 * self._count)
             copied = self._entries.take(slice(0, used))
             self._entries = IdHashes(
                 _resize(copied.hashes, size),
@@ -279,7 +283,7 @@ class SeenIds:
         """Replace all entries by these, with an index that is a sixth to a third full."""
         self._entries, self._count = entries, len(entries)
         self._index = np.full(1 << (max(_MIN_ENTRIES, 3 * self._count) - 1).bit_length(), -1, dtype=np.int32)
-        self._insert(np.arange(self._count, dtype=np.int32))
+        self._insert(0)
 
     def _probe_path(self, ids: IdHashes, cell: Ints) -> tuple[Ints, Ints]:
         """Return, both of shape (ids,), the first index slot of each id's probe path and its step, which is odd."""
@@ -288,41 +292,39 @@ class SeenIds:
             start = mix(ids.hashes ^ (cell.view(np.uint64) * _CELL_FACTOR)) & mask
         return start.view(np.int64), ((ids.checks | np.uint64(1)) & mask).view(np.int64)
 
-    def _insert(self, numbers: npt.NDArray[np.int32]) -> None:
-        """Write each entry number to the first free index slot of its probe path."""
-        if not numbers.size:
-            return
-        index, mask = self._index, len(self._index) - 1
-        entries = self._entries.take(slice(int(numbers[0]), int(numbers[-1]) + 1))
+    def _insert(self, first: int) -> None:
+        """Write the numbers of the entries from ``first`` on to the index."""
+        from streamcore.decode.walk.ids.probes import insert_entries  # loads the compiler
+
+        entries = self._entries.take(slice(first, self._count))
         slot, step = self._probe_path(entries, entries.event_ms // self._cell_ms)
-        while numbers.size:
-            free = index[slot] < 0
-            index[slot[free]] = numbers[free]
-            # Of several entries that wrote to one slot, one is stored; the others try their next slot.
-            lost = np.flatnonzero(index[slot] != numbers)
-            numbers, step = numbers[lost], step[lost]
-            slot = (slot[lost] + step) & mask
+        insert_entries(self._index, slot, step, first)
 
     def _find(self, ids: IdHashes, cell: Ints, since_ms: int) -> Ints:
         """Return the first matching entry on the probe path of each id, before its first free slot, or ``NO_ENTRY``."""
-        found = np.full(len(ids), NO_ENTRY, dtype=np.int64)
-        entries, index, mask = self._entries, self._index, len(self._index) - 1
+        from streamcore.decode.walk.ids.probes import find_entries  # loads the compiler
+
+        found, entries = np.empty(len(ids), dtype=np.int64), self._current_entries()
         slot, step = self._probe_path(ids, cell)
-        rows = np.arange(len(ids))
-        while rows.size:
-            entry = index[slot]
-            occupied = np.flatnonzero(entry >= 0)
-            rows, entry, slot, step = rows[occupied], entry[occupied], slot[occupied], step[occupied]
-            equal_hashes = np.flatnonzero(entries.hashes[entry] == ids.hashes[rows])
-            row, same_entry = rows[equal_hashes], entry[equal_hashes]
-            at_ms = entries.event_ms[same_entry]
-            is_match = (entries.checks[same_entry] == ids.checks[row]) & (at_ms >= since_ms)
-            is_match &= np.abs(at_ms - ids.event_ms[row]) <= self.horizon_ms
-            found[row[is_match]] = same_entry[is_match]
-            unmatched = np.flatnonzero(found[rows] == NO_ENTRY)
-            rows, step = rows[unmatched], step[unmatched]
-            slot = (slot[unmatched] + step) & mask
+        find_entries(
+            self._index,
+            _words(entries.hashes),
+            _words(entries.checks),
+            entries.event_ms,
+            slot,
+            step,
+            _words(ids.hashes),
+            _words(ids.checks),
+            np.ascontiguousarray(ids.event_ms),
+            since_ms,
+            self.horizon_ms,
+            found,
+        )
         return found
+
+
+def _words(hashes: UInt64Array) -> Ints:
+    return np.ascontiguousarray(hashes).view(np.int64)
 
 
 def _count_slices(slices: dict[int, int], ids: IdHashes, slice_ms: int, sign: int) -> None:

@@ -170,12 +170,17 @@ class RegistryDocument(Document):
     """Each record names its schema by an id of the schema registry, which says whether it is Avro, Protobuf or JSON."""
 
     kind: Annotated[Literal["registry"], Field(description="Name of the format.")]
+    id_in: Annotated[
+        Literal["value", "header"],
+        Field(description="Where the id is: at the beginning of the value, or in the header `__value_schema_id`. With "
+              "`header` a record without that header still has its id at the beginning of the value."),
+    ] = "value"  # fmt: skip
 
     def to_format(self) -> InputFormat:
         """Return the format."""
         from streamcore.decode.formats import Registry
 
-        return Registry()
+        return Registry(in_header=self.id_in == "header")
 
 
 #: The setting that names the schemas of each framing.
