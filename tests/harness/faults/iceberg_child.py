@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.orm import Session
+from sqlalchemy.engine.default import DefaultDialect
 
 from streamcore.cuts.writer_id import WriterId
 from streamcore.sinks.iceberg.settings import IcebergCatalog, IcebergSettings, IcebergTableSpec
@@ -49,15 +49,15 @@ def sink(folder: Path, hooks: SinkHooks | None = None) -> IcebergSink:
 
 def die_in_the_commit(*, after: bool) -> None:
     """Let the catalogue's next commit kill the process, before or after it takes effect."""
-    commit = Session.commit
+    commit = DefaultDialect.do_commit
 
-    def die(session: Session, *arguments: Any) -> None:
+    def die(dialect: DefaultDialect, connection: Any) -> None:
         if after:
-            commit(session, *arguments)
+            commit(dialect, connection)  # type: ignore[no-untyped-call]
         os.kill(os.getpid(), signal.SIGKILL)
 
     # A class of the library is changed, in a process that dies of it.
-    type.__setattr__(Session, "commit", die)
+    type.__setattr__(DefaultDialect, "do_commit", die)
 
 
 def main() -> None:

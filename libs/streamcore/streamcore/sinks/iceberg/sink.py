@@ -22,8 +22,8 @@ engine deletes; the cut is written again, to other files. After the commit, the 
 failure of step 5, steps 1 to 4 run again, and the ledger then shows whether the cut is written: so a commit whose
 answer was lost is not repeated.
 
-The library itself would repeat a rejected commit on top of the newer snapshot, past the fence; ``table`` switches that
-off.
+The library itself would repeat a rejected commit on top of the newer snapshot, past the fence; ``catalog`` has
+transactions that do not.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     ForbiddenError,
@@ -24,19 +24,20 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.table import Transaction
-from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import IdentityTransform
 from sqlalchemy.exc import SQLAlchemyError
 
 from streamcore.errors import ConfigError, Retryable
+from streamcore.sinks.iceberg.catalog import QuickTransaction, connect_catalog
+from streamcore.sinks.iceberg.data_files import DataFileWriter
 from streamcore.sinks.iceberg.schema import plain_type
 from streamcore.sinks.iceberg.settings import IcebergTableSpec
 from streamcore.sinks.lake.columns import DICTIONARY_BYTES
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
 
 #: Messages of operating systems, databases and object stores for failures that do not pass by themselves.
 _REJECTION = re.compile(
@@ -53,8 +54,6 @@ _NEW_TABLE: Final = {
     "write.parquet.compression-codec": "zstd",
     "write.parquet.dict-size-bytes": str(DICTIONARY_BYTES),
 }
-#: The library repeats a commit on top of whatever another writer has committed; that writer may be a later owner.
-_NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 
 
 @contextmanager
@@ -82,27 +81,7 @@ def _line(error: BaseException) -> str:
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
     """Connect to the catalogue."""
     with naming_errors("of the catalogue"):
-        return load_catalog("headgate", **properties)
-
-
-class _QuickTransaction(Transaction):
-    """A transaction that applies its updates to the metadata once, and copies nothing that stays.
-
-    The library applies them again, with a deep copy of all snapshots, each of the twenty times that it looks there.
-    """
-
-    _known: tuple[TableMetadata, object, TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The table's metadata with the updates so far."""
-        before = self._table.metadata
-        if self._known is None or self._known[0] is not before or self._known[1] is not self._updates:
-            after, context = before, _TableMetadataUpdateContext()
-            for update in self._updates:
-                after = _apply_table_update(update, after, context)
-            self._known = before, self._updates, after
-        return self._known[2]
+        return connect_catalog(properties)
 
 
 class OpenIcebergTable:
@@ -120,6 +99,10 @@ class OpenIcebergTable:
                 for field in schema_to_pyarrow(table.schema(), include_field_ids=False)
             ]
         )
+
+    @cached_property
+    def _writer(self) -> DataFileWriter:
+        return DataFileWriter(self._table, tuple(self.partition_by))
 
     @classmethod
     def load(cls, spec: IcebergTableSpec, catalog: Catalog) -> OpenIcebergTable | None:
@@ -164,9 +147,11 @@ class OpenIcebergTable:
         ``ledger``: entries of the table's properties. ``summary``: entries of the snapshot's summary. Rows may be none.
         """
         with naming_errors(self.spec.table):
-            self._switch_retries_off()
-            with _QuickTransaction(self._table) as transaction:
-                transaction.append(rows, snapshot_properties=dict(summary))
+            files = self._writer.write(rows) if rows.num_rows else []
+            with QuickTransaction(self._table) as transaction:
+                with transaction._append_snapshot_producer(dict(summary)) as snapshot:
+                    for file in files:
+                        snapshot.append_data_file(file)
                 transaction.set_properties(dict(ledger))
 
     def expire_snapshots(self, keep: int) -> None:
@@ -179,10 +164,5 @@ class OpenIcebergTable:
         old = [snapshot.snapshot_id for snapshot in snapshots[:-keep] if snapshot.snapshot_id not in named]
         if len(old) <= keep // 4:
             return
-        with suppress(Retryable), naming_errors(self.spec.table):
-            self._table.maintenance.expire_snapshots().by_ids(old).commit()
-
-    def _switch_retries_off(self) -> None:
-        """Switch the library's retries off for the next commit, in this process; nothing of it is stored."""
-        metadata = self._table.metadata
-        self._table.metadata = metadata.model_copy(update={"properties": {**metadata.properties, **_NO_RETRIES}})
+        with suppress(Retryable), naming_errors(self.spec.table), QuickTransaction(self._table) as transaction:
+            ExpireSnapshots(transaction).by_ids(old).commit()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from streamcore.errors import ConfigError
@@ -16,6 +17,9 @@ from streamcore.errors import ConfigError
 #: The largest dictionary page of a column in a data file, in bytes; beyond it the column is written plain. A column of
 #: ids gains nothing from a dictionary, and to build it takes more than half of the time of a file.
 DICTIONARY_BYTES: Final = 64 * 1024
+#: Rows by which a column is judged, and the most distinct values among them. With more, the column has about 8,000 and
+#: more values, which fill a dictionary before the file ends.
+_SAMPLE_ROWS, _SAMPLE_VALUES = 1_024, 960
 
 
 def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -29,6 +33,19 @@ def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str])
             raise ConfigError(f"lane {lane}: cannot partition by {name}, a {kind}; make a column of text of it")
     if len(partition_by) == len(columns.names):
         raise ConfigError(f"lane {lane}: every column is one to partition by; a data file needs a column of its own")
+
+
+def choose_dictionary_columns(rows: pa.Table) -> list[str]:
+    """Return the columns that a Parquet file of these rows writes with a dictionary: not those that repeat few values.
+
+    A pure function of the rows.
+    """
+    count = rows.num_rows
+    if count > _SAMPLE_ROWS:
+        rows = rows.take(pa.array(range(0, count, -(-count // _SAMPLE_ROWS))))
+    most = rows.num_rows * _SAMPLE_VALUES // _SAMPLE_ROWS
+    flat = [name for name in rows.column_names if not types.is_nested(rows.schema.field(name).type)]
+    return [name for name in flat if pc.count_distinct(rows.column(name), mode="all").as_py() <= most]
 
 
 def missing_columns(lane: str, wanted: pa.Schema, table: pa.Schema) -> list[pa.Field]:

@@ -8,9 +8,10 @@ A folder cannot name an empty text as a partition value: it reads back as null, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
@@ -101,7 +102,7 @@ def _faults(rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> li
     return faults
 
 
-def _true_indexes(mask: pa.ChunkedArray) -> list[int]:
+def _true_indexes(mask: pa.Array | pa.ChunkedArray) -> list[int]:
     if not pc.any(mask).as_py():
         return []
     return [int(index) for index in pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_pylist()]
@@ -112,13 +113,41 @@ def partitions(rows: pa.Table, partition_by: Sequence[str]) -> pa.Table:
     return rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([])
 
 
-def _directory_bytes(rows: pa.Table, partition_by: Sequence[str]) -> pa.ChunkedArray:
+def split_by_partition(rows: pa.Table, partition_by: Sequence[str]) -> Iterator[tuple[dict[str, object], pa.Table]]:
+    """Yield the rows of each partition with its values by column; within a partition rows keep their order.
+
+    The order of the partitions is a pure function of the rows.
+    """
+    keys = list(partition_by)
+    numbers = np.zeros(rows.num_rows, np.int64)
+    for key in keys:
+        values = rows.column(key).combine_chunks().dictionary_encode(null_encoding="encode")
+        combined = numbers * len(values.dictionary) + values.indices.to_numpy()
+        # Numbered again after each column: so the numbers stay below the count of the rows.
+        numbers = pa.array(combined).dictionary_encode().indices.to_numpy().astype(np.int64)
+    counts = np.bincount(numbers)
+    rows = rows.take(pa.array(np.argsort(_narrow(numbers, len(counts)), kind="stable")))
+    first = 0
+    for count in counts.tolist():
+        part = rows.slice(first, count)
+        yield part.slice(0, 1).select(keys).to_pylist()[0], part
+        first += count
+
+
+def _narrow(numbers: np.ndarray, end: int) -> np.ndarray:
+    """Return numbers below ``end`` in 16 bits if they fit: those are sorted in linear time."""
+    return numbers.astype(np.uint16) if end <= 1 << 16 else numbers
+
+
+def _directory_bytes(rows: pa.Table, partition_by: Sequence[str]) -> pa.Array:
     """Return the bytes of each row's partition path, ``name=value/`` per column, where the library escapes every byte
     but A-Z, a-z, 0-9 and ``_.~-`` with three characters."""
     total = pa.scalar(sum(3 * len(name.encode()) + 2 for name in partition_by))
     for name in partition_by:
-        text = pc.fill_null(rows.column(name).cast(pa.large_string()), _NULL)
+        # Partition columns repeat few values: their bytes are counted once each.
+        values = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        text = pc.fill_null(values.dictionary.cast(pa.large_string()), _NULL)
         plain = pc.count_substring_regex(text, "[A-Za-z0-9_.~-]")
-        bytes_ = pc.binary_length(text)
-        total = pc.add(total, pc.subtract(pc.multiply(bytes_, 3), pc.multiply(plain, 2)))
+        bytes_ = pc.subtract(pc.multiply(pc.binary_length(text), 3), pc.multiply(plain, 2))
+        total = pc.add(total, bytes_.take(values.indices))
     return total

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.lake.columns import DICTIONARY_BYTES
+from streamcore.sinks.lake.columns import DICTIONARY_BYTES, choose_dictionary_columns
+from streamcore.sinks.lake.rows import split_by_partition
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -28,19 +28,13 @@ def in_parquet(lane: str, columns: pa.Schema) -> pa.Schema:
 
 def encode_files(rows: pa.Table, partition_by: Sequence[str], name: str) -> Iterator[tuple[str, pa.Buffer]]:
     """Yield path and content of each file; ``name``: its name in the folder of its partition."""
+    dictionaries = choose_dictionary_columns(rows)
     if not partition_by:
-        yield name, _encode(rows)
+        yield name, _encode(rows, dictionaries)
         return
-    keys = list(partition_by)
-    # The sort is stable: within a partition the order of the rows stays.
-    rows = rows.take(pc.sort_indices(rows, [(key, "ascending") for key in keys]))
-    groups = rows.select(keys).group_by(keys, use_threads=False).aggregate([([], "count_all")])
-    first = 0
-    for group in groups.to_pylist():
-        count = group.pop("count_all")
-        folders = [f"{quote(key, safe='')}={_to_folder(group[key])}" for key in keys]
-        yield "/".join([*folders, name]), _encode(rows.slice(first, count).drop_columns(keys))
-        first += count
+    for values, part in split_by_partition(rows, partition_by):
+        folders = [f"{quote(key, safe='')}={_to_folder(value)}" for key, value in values.items()]
+        yield "/".join([*folders, name]), _encode(part.drop_columns(list(partition_by)), dictionaries)
 
 
 def _to_folder(value: object) -> str:
@@ -50,7 +44,13 @@ def _to_folder(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else quote(str(value), safe="")
 
 
-def _encode(rows: pa.Table) -> pa.Buffer:
+def _encode(rows: pa.Table, dictionaries: list[str]) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES)
+    pq.write_table(
+        rows,
+        sink,
+        compression="zstd",
+        use_dictionary=[name for name in dictionaries if name in rows.column_names],
+        dictionary_pagesize_limit=DICTIONARY_BYTES,
+    )
     return sink.getvalue()
