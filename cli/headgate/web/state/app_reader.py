@@ -22,6 +22,7 @@ from rulecore.ruleset.history import RuleHistory, extend
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kafka.readers import Record
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.schema import StreamSchema
 
 _HEADERS = ("by", "why", REQUEST)
 #: What identifies the answer to a part of a control record: its offset, subject and name.
@@ -33,7 +34,7 @@ class Snapshot:
     """``answers``: the app's own answer to each control record. ``changes``: its unasked answers (quarantine, time),
     the newest of each rule and version. ``compared``: the newest counts of a trial beside the live version, by rule,
     version and shard. ``requests``: offset and digest of the change of each request. ``views``: what was computed of
-    single versions, kept from snapshot to snapshot (``rule_views``).
+    single versions, kept from snapshot to snapshot (``rule_views``). ``files``: the streams before any was published.
     """
 
     app: str
@@ -43,6 +44,7 @@ class Snapshot:
     compared: Mapping[tuple[str, int | None, int], Mapping[str, int]] = field(default_factory=dict)
     requests: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     views: dict[object, tuple[object, ...]] = field(default_factory=dict)
+    files: Mapping[str, StreamSchema] = field(default_factory=dict)
 
     def last_offset(self, rule: str) -> int | None:
         """Return the offset of the last control record about a rule; None if there is none."""
@@ -87,7 +89,8 @@ class AppReader:
     def _open(self) -> Snapshot:
         require_app(self.kafka, self.topics)
         self._follower = TopicFollower(self.kafka, [self.topics.control, self.topics.status], _HEADERS)
-        return Snapshot(self.app.name, RuleHistory(RuleSet.empty(load_streams(self.app.streams))))
+        files = load_streams(self.app.streams)
+        return Snapshot(self.app.name, RuleHistory(RuleSet.empty(files)), files=files)
 
     def _extended(self, known: Snapshot, records: list[Record]) -> Snapshot:
         """Return the snapshot with further records; the known one stays as it is."""
@@ -112,7 +115,7 @@ class AppReader:
                     answers[answer.position.offset, answer.subject, answer.rule] = answer
                 else:
                     changes[answer.rule, answer.version] = answer
-        return Snapshot(known.app, history, answers, changes, compared, requests, known.views)
+        return Snapshot(known.app, history, answers, changes, compared, requests, known.views, known.files)
 
 
 def _counts(record: Record) -> Mapping[str, int]:
