@@ -160,8 +160,8 @@ nightly-lab:
 
 .PHONY: operator-test
 OPERATOR_KILLS ?= 40
-operator-test: setup ## the operator on the API server of HEADGATE_KUBECONFIG (no nodes needed), killed after each write
-	@HEADGATE_OPERATOR_KILLS=$(OPERATOR_KILLS) $(VENV)/python -m pytest -s services/operator/tests $(ARGS)
+operator-test: setup ## the operator and the page of its upgrades on the API server of HEADGATE_KUBECONFIG (no nodes needed), killed after each write
+	@HEADGATE_OPERATOR_KILLS=$(OPERATOR_KILLS) $(VENV)/python -m pytest -s services/operator/tests tests/console/test_upgrades_journey.py $(ARGS)
 
 .PHONY: sink-test
 SINK_KILLS ?= 10

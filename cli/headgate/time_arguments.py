@@ -7,6 +7,7 @@ import datetime
 from headgate.errors import InputError
 from rulecore.documents.scalars import parse_duration_ms, parse_time_ms
 
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _MAX_OFFSET = 10**12  # a larger number is a time in milliseconds
 
 
@@ -45,3 +46,16 @@ def show_time(time_ms: int | None) -> str:
 def show_minute(time_ms: int | None) -> str:
     """Render epoch milliseconds as ``2026-12-01 08:00`` in UTC; None as ``-``."""
     return show_time(time_ms)[:16]
+
+
+def show_span(ms: int) -> str:
+    """Render a length of time with its two largest units, such as ``2 min 5 s``."""
+    seconds = max(0, ms) / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left, parts = int(seconds), []
+    for name, size in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])

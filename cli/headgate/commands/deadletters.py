@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from headgate.console.output import Json, Output, emit, output_option
+from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import app_option
+from headgate.rules.options import app_option, server_option
+
+if TYPE_CHECKING:
+    from headgate.dead_letters.model import DeadLetter, DeadLetterFilter
+    from headgate.rules.remote import RemoteApp
+    from streamcore.kafka.idempotent_sender import KeyedRecord
 
 R = TypeVar("R")
 #: The entries that ``list`` can group by, each a property of a dead letter.
@@ -38,7 +44,21 @@ def _which(command: Callable[..., R]) -> Callable[..., R]:
     ]
     for decorator in reversed(decorators):
         command = decorator(command)
-    return app_option("The app that wrote the dead letters, of any service.")(command)
+    return app_option("The app that wrote the dead letters, of any service.")(server_option(command))
+
+
+def _read(
+    login: KafkaLogin, app: str, topic: str | None, server: RemoteApp | None, wanted: DeadLetterFilter
+) -> tuple[Iterable[DeadLetter], set[str]]:
+    """Return the dead letters that are wanted, and the positions of those that were sent again."""
+    if server is not None:
+        if topic is not None:
+            raise InputError("--topic: not through --server, which has the dead letters of the apps that it shows")
+        return server.dead_letters(wanted)
+    from headgate.dead_letters.resend import read_dead_letters, read_sent_positions
+
+    kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
+    return read_dead_letters(kafka, name, wanted), read_sent_positions(kafka, name)
 
 
 @command.command(name="list")
@@ -59,6 +79,7 @@ def list_(
     sources: Sequence[str],
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     names: str,
     output: Output,
 ) -> None:
@@ -67,17 +88,16 @@ def list_(
     POSITIONS: 0, 0/17 or 0/17-42 (default: all).
     """
     from headgate.console.tables import table
-    from headgate.dead_letters.model import DeadLetter, DeadLetterFilter
-    from headgate.dead_letters.resend import read_dead_letters, read_sent_positions
+    from headgate.dead_letters.model import DeadLetterFilter
     from rulecore.documents.scalars import render_time
 
-    kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
     groups = _parse_groups(names)
     counts: Counter[tuple[str, ...]] = Counter()
     sent: Counter[tuple[str, ...]] = Counter()
     latest: dict[tuple[str, ...], DeadLetter] = {}
-    done = read_sent_positions(kafka, name)
-    for dead_letter in read_dead_letters(kafka, name, DeadLetterFilter.of(positions, codes, reason, sources)):
+    wanted = DeadLetterFilter.of(positions, codes, reason, sources)
+    dead_letters, done = _read(login, app, topic, server, wanted)
+    for dead_letter in dead_letters:
         group = tuple(getattr(dead_letter, one) or "-" for one in groups)
         counts[group] += 1
         sent[group] += dead_letter.position in done
@@ -103,8 +123,6 @@ def list_(
 
 def _parse_groups(names: str) -> list[str]:
     """Return the entries to group by. ``InputError`` for an unknown one."""
-    from headgate.errors import InputError
-
     groups = [name.strip() for name in names.split(",")]
     if unknown := [name for name in groups if name not in _GROUPS]:
         raise InputError(f"--by {unknown[0]!r}: write some of {', '.join(_GROUPS)}, separated by commas")
@@ -123,6 +141,7 @@ def show(
     sources: Sequence[str],
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     limit: int,
     output: Output,
 ) -> None:
@@ -132,10 +151,9 @@ def show(
     import json
 
     from headgate.dead_letters.model import DeadLetterFilter
-    from headgate.dead_letters.resend import read_dead_letters
 
-    kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
-    found = read_dead_letters(kafka, name, DeadLetterFilter.of(positions, codes, reason, sources))
+    wanted = DeadLetterFilter.of(positions, codes, reason, sources)
+    found, _ = _read(login, app, topic, server, wanted)
     for dead_letter in itertools.islice(found, limit):
         if output is Output.JSON:
             click.echo(json.dumps(dead_letter.json(), ensure_ascii=False))
@@ -166,6 +184,7 @@ def replay(
     sources: Sequence[str],
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     edit: Path | None,
     fields: Sequence[str],
     dry_run: bool,
@@ -181,19 +200,23 @@ def replay(
     from headgate.dead_letters import resend as sending
     from headgate.dead_letters.model import DeadLetterFilter, Repair, read_edits, read_fields
 
-    kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
+    name = topic or f"{app}.deadletters"
     edits = {} if edit is None else read_edits(edit)
     wanted = DeadLetterFilter.of(positions or tuple(edits), codes, reason, sources)
-    dead_letters = [*sending.read_dead_letters(kafka, name, wanted)] if positions or edits or edit is None else []
+    found, done = _read(login, app, topic, server, wanted)
+    dead_letters = [*found] if positions or edits or edit is None else []
     records = sending.plan(dead_letters, Repair(edits, read_fields(fields)), name)
-    sending.check_targets(kafka, records)
-    done = sending.read_sent_positions(kafka, name)
+    if server is None:
+        sending.check_targets(login.settings("headgate-deadletters"), records)
     new = [record for record in records if record.dedup_key not in done]
     for position in sorted(set(edits) - {dead_letter.position for dead_letter in dead_letters}):
         to_stderr(f"{position}: no dead letter has this position")
     if not dry_run:
         with progress(f"{name} to their topics", len(new)) as on_progress:
-            sent = sending.replay(kafka, name, new, on_progress)
+            if server is None:
+                sent = sending.replay(login.settings("headgate-deadletters"), name, new, on_progress)
+            else:
+                sent = _send_through(server, dead_letters, new, on_progress)
     else:
         sent = len(new)
     without_source = len(dead_letters) - len(records)
@@ -207,3 +230,14 @@ def replay(
     verb = "would be sent" if dry_run else "sent"
     text = f"{sent} dead letters {verb}, {before} were sent before, {without_source} cannot be sent again"
     emit(output, {**data, "dry_run": dry_run}, text)
+
+
+def _send_through(
+    server: RemoteApp, letters: Sequence[DeadLetter], records: Sequence[KeyedRecord], on_progress: Callable[[int], None]
+) -> int:
+    """Send records one by one through a console; return how many were not sent before."""
+    known, sent = {letter.position: letter for letter in letters}, 0
+    for number, record in enumerate(records, 1):
+        sent += server.send_again(known[record.dedup_key], record.value)
+        on_progress(number)
+    return sent

@@ -16,10 +16,12 @@ from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
 from headgate.records.formats import RecordFormats
-from headgate.rules.options import formats_option, streams_option, target_option
+from headgate.rules.options import formats_option, server_option, streams_option, target_option
 from headgate.streams.sample import SampleRecord
 
 if TYPE_CHECKING:  # samples of JSON need none of these
+    from headgate.rules.remote import RemoteApp
+    from headgate.rules.render import Row
     from headgate.streams.observed_fields import Observation
     from rulecore.documents.rule import Rule
     from streamcore.decode.formats import InputFormat
@@ -340,8 +342,9 @@ def publish(
 @command.command(name="list", short_help="List the streams of an app, and its published mapping.")
 @streams_option
 @target_option
+@server_option
 @output_option
-def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
+def list_(streams: Path | None, login: KafkaLogin, app: str, server: RemoteApp | None, output: Output) -> None:
     """List the streams that an app has: those of the files, and what was published to it while it ran.
 
     The command reads the files, the control topic and the answers; the app need not run. RULES counts the versions of
@@ -354,9 +357,13 @@ def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> 
     from headgate.rules.render import as_json, as_table
     from rulecore.streams import stream_names
 
+    head = ("STREAM", "VERSION", "FROM", "FIELDS", "RULES")
+    if server is not None:
+        rows: list[Row] = server.stream_rows()
+        emit(output, as_json(head, rows), as_table(head, rows))
+        return
     kafka, topics = running_app(login, app)
     files, known = load_streams(streams), read_history(kafka, topics, streams).rules
-    head = ("STREAM", "VERSION", "FROM", "FIELDS", "RULES")
     rows = [
         (
             name,

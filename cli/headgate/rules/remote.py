@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final  # bodies are JSON of any content
 from urllib.parse import quote
 
+from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, SourcePosition
 from headgate.errors import InputError
 from headgate.rules.publish import ControlChange, ControlResponse, PublishedChange
 from headgate.rules.render import Row
-from rulecore.documents.control_keys import APPROVAL_KEY, PROPOSAL_KEY
+from rulecore.documents.control_keys import APPROVAL_KEY, PROPOSAL_KEY, RELEASE_KEY
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.scalars import render_time
 from rulecore.documents.status import StatusKind
@@ -67,9 +68,43 @@ class RemoteApp:
             for one in self._send("GET", "lists")[0]
         ]
 
+    def stream_rows(self) -> list[Row]:
+        """Return the rows of ``headgate streams list``, of a rules app."""
+        return [
+            (one["name"], one["version"], one["origin"], len(one["fields"]), one["versions"])
+            for one in self._send("GET", "streams")[0]
+        ]
+
+    def dead_letters(self, selection: DeadLetterFilter) -> tuple[list[DeadLetter], set[str]]:
+        """Return the dead letters that a filter selects, in the order of their topic, and the positions of those that
+        were sent again. Bytes that are no text are escaped."""
+        found, sent = list[DeadLetter](), set[str]()
+        words = "" if selection.reason is None else f"&reason={quote(selection.reason, safe='')}"
+        for one in self._pages("dead-letters", "dead_letters", words):
+            letter = _dead_letter(one)
+            if selection.matches(letter):
+                found.append(letter)
+                sent |= {letter.position} if one["sent_again"] else set()
+        return sorted(found, key=lambda one: (one.partition, one.offset)), sent
+
+    def send_again(self, letter: DeadLetter, value: bytes | None) -> bool:
+        """Send a dead letter to its source, with its own bytes or another value; return whether it was sent now.
+        ``InputError`` if it cannot be sent, or if the value is no text."""
+        try:
+            body = {"value": None if value == letter.value or value is None else value.decode()}
+        except UnicodeDecodeError:
+            fault = "its new value is no text, which a console does not take; repair it beside the broker"
+            raise InputError(f"dead letter {letter.position}: {fault}") from None
+        return bool(self._send("POST", f"dead-letters/{letter.position}/replay", body)[0]["sent"])
+
     def proposals(self) -> list[dict[str, Any]]:
         """Return the open proposals."""
         found: list[dict[str, Any]] = self._send("GET", "proposals")[0]
+        return found
+
+    def upgrades(self) -> dict[str, Any]:
+        """Return the upgrades of the app on Kubernetes."""
+        found: dict[str, Any] = self._send("GET", "upgrades")[0]
         return found
 
     def publish(self, rule: Rule, why: str | None, wait_ms: int) -> PublishedChange:
@@ -86,6 +121,14 @@ class RemoteApp:
         terms = {"If-Match": self._etag(path) or '"none"'}
         body = {"to": to, "why": why, "wait_ms": wait_ms}
         return self._changed("POST", f"{path}/rollback", body, terms, ControlChange(rule, None, rule))
+
+    def roll_back_release(self, release: str, why: str | None, wait_ms: int) -> PublishedChange:
+        """Publish the rules before a release in one step. ``InputError`` if the console refuses it."""
+        path = f"releases/{quote(release, safe='')}"
+        terms = {"If-Match": self._etag(path) or '"none"'}
+        undo = f"undo-{release}"[:80]
+        change = ControlChange(f"{RELEASE_KEY}{undo}", None, undo)
+        return self._changed("POST", f"{path}/rollback", {"why": why, "wait_ms": wait_ms}, terms, change)
 
     def propose(
         self, rules: Sequence[Rule], deleted: Sequence[str], why: str, wait_ms: int, *, emergency: bool
@@ -127,10 +170,10 @@ class RemoteApp:
         _check(answer)
         return str(answer.headers["ETag"])
 
-    def _pages(self, path: str, entry: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, path: str, entry: str, words: str = "") -> Iterator[dict[str, Any]]:
         cursor = ""
         while True:
-            found, _ = self._send("GET", f"{path}?limit=200{cursor}")
+            found, _ = self._send("GET", f"{path}?limit=200{words}{cursor}")
             yield from found[entry]
             if found["next"] is None:
                 return
@@ -155,6 +198,17 @@ class RemoteApp:
             )
         except requests.RequestException as error:
             raise InputError(f"--server {self.address}: no answer: {type(error).__name__}") from None
+
+
+def _dead_letter(one: Mapping[str, Any]) -> DeadLetter:
+    """Return a dead letter of the API; its headers stay with the console."""
+    partition, _, offset = one["at"].partition("/")
+    source = None
+    if one["source"] is not None:
+        topic, number, at = one["source"].rsplit(":", 2)
+        source = SourcePosition(topic, int(number), int(at))
+    key, value = (None if one[name] is None else one[name].encode() for name in ("key", "value"))
+    return DeadLetter(int(partition), int(offset), one["time_ms"], one["code"], one["reason"], key, value, source)
 
 
 def _check(answer: Any) -> None:

@@ -28,6 +28,7 @@ from headgate.web.state.alerts import AlertReader
 from headgate.web.state.app_reader import AppReader, Snapshot, limit_wait
 from headgate.web.state.dead_letters import DeadLetterReader
 from headgate.web.state.rule_views import list_versions
+from headgate.web.state.upgrades import UpgradeReader
 from streamcore.errors import StreamError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import ALERTS, SHADOW
@@ -45,6 +46,7 @@ class ShownApp:
         app: ConsoleApp,
         limits: ConsoleLimits,
         signing_key: Path | None = None,
+        kubeconfig: Path | None = None,
     ) -> None:
         self.kafka, self.app, self.limits = kafka, app, limits
         self.reader = AppReader(kafka, app)
@@ -56,6 +58,7 @@ class ShownApp:
         self.feed = AlertFeed(reading, app.name)
         self.backtests = BacktestJobs()
         self.rate = AlertRate(reading, app.name, limits.scan_records)
+        self.upgrades = UpgradeReader(app.stream_app, kubeconfig)
 
     @property
     def name(self) -> str:
@@ -98,8 +101,8 @@ class Console:
         self._work = threading.BoundedSemaphore(settings.limits.explanations)
         self._backtests: set[tuple[str, str]] = set()  # whose back-tests run
         self._lock = threading.Lock()
-        kafka, limits, key = settings.kafka, settings.limits, settings.signing_key
-        self.apps = {app.name: ShownApp(kafka, app, limits, key) for app in settings.apps}
+        kafka, limits, key, cluster = settings.kafka, settings.limits, settings.signing_key, settings.kubeconfig
+        self.apps = {app.name: ShownApp(kafka, app, limits, key, cluster) for app in settings.apps}
 
     def start(self) -> None:
         """Compute the values of the first pages, in a thread of its own."""

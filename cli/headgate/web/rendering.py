@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from headgate.time_arguments import show_time
+from headgate.time_arguments import show_span, show_time
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -30,7 +30,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {"time": show_time, "ago": show_age, "json": show_json, "number": show_number}
+    environment.filters |= {
+        "time": show_time,
+        "span": show_span,
+        "ago": show_age,
+        "json": show_json,
+        "number": show_number,
+    }
     return environment
 
 

@@ -30,6 +30,13 @@ class ConsoleApp(Document):
         Path | None,
         Field(description="Settings file of the app: the formats of its topics, and its checkpoint with its status."),
     ] = None
+    stream_app: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[^/]{1,63}/[^/]{1,253}$",
+            description="The app's StreamApp on Kubernetes, as NAMESPACE/NAME: its upgrades and savepoints.",
+        ),
+    ] = None
 
 
 class ConsoleLimits(Document):
@@ -71,6 +78,10 @@ class ConsoleSettings(Document):
         Field(
             description="Key file of the console (`headgate rules new-key`), with which it signs for who is logged in."
         ),
+    ] = None
+    kubeconfig: Annotated[
+        Path | None,
+        Field(description="File with address and login of the API server (default: the service account of the pod)."),
     ] = None
     limits: Annotated[ConsoleLimits, Field(description="What a request may take.")] = ConsoleLimits()
 

@@ -81,6 +81,8 @@ def test_an_app_is_installed_upgraded_rolled_back_suspended_and_deleted_with_the
     _edit(rest, namespace, image="sim:3")
     until(lambda: status()["phase"] == "RolledBack", _WITHIN_S)
     assert (status()["version"], status()["upgrade"]["outcome"]) == ("2", "RolledBack")
+    past = [(one["number"], one["kind"], one["toVersion"], one["outcome"]) for one in status()["history"]]
+    assert past == [(1, "install", "1", "Succeeded"), (2, "upgrade", "2", "Succeeded")]
 
     _edit(rest, namespace, state="suspended")
     until(lambda: status()["phase"] == "Suspended", _WITHIN_S)
@@ -219,7 +221,7 @@ def test_the_api_server_rejects_invalid_specs(rest: Rest, namespace: str, change
 def test_a_name_that_is_invalid_for_pods_is_rejected(rest: Rest, namespace: str, name: str) -> None:
     manifest = app_manifest(namespace)
     manifest["metadata"]["name"] = name
-    with pytest.raises(ApiError, match="app's name"):
+    with pytest.raises(ApiError, match="the name of an app"):
         rest.post(path("streamapps", namespace), manifest)
 
 

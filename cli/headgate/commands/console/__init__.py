@@ -10,6 +10,7 @@ import click
 
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin, login_option
+from headgate.kubernetes_login import check_stream_app, kubeconfig_option
 from headgate.rules.options import DEFAULT_APP, streams_option
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ _ROLES = ("viewer", "author", "publisher", "approver", "operator", "admin")
     default=None,
     help="Settings file of the app: the formats of its topics, and the status of its process.",
 )
+@click.option(
+    "--stream-app",
+    default=None,
+    metavar="NAMESPACE/NAME",
+    callback=check_stream_app,
+    help="The app's StreamApp on Kubernetes, for the page of its upgrades.",
+)
+@kubeconfig_option
 @click.option("--port", type=click.IntRange(0, 65535), default=None, help="Port (default: 8808; 0: any free one).")
 @click.option("--role", type=click.Choice(_ROLES), default=None, help="What may be done there (default: admin).")
 @click.option("--token-file", type=_FILE, default=None, help="Write a token for programs to this file, mode 600.")
@@ -43,6 +52,8 @@ def command(
     apps: Sequence[str],
     streams: Path | None,
     app_settings: Path | None,
+    stream_app: str | None,
+    kubeconfig: Path | None,
     port: int | None,
     role: str | None,
     token_file: Path | None,
@@ -60,8 +71,10 @@ def command(
     from headgate.console.messages import to_stderr
     from headgate.web.server import ConsoleServer, announce
 
-    found = _settings(login, apps, streams, app_settings) if settings is None else _read(settings)
-    changes = {name: value for name, value in (("port", port), ("role", role)) if value is not None}
+    found = _settings(login, apps, streams, app_settings, stream_app) if settings is None else _read(settings)
+    changes = {
+        name: value for name, value in (("port", port), ("role", role), ("kubeconfig", kubeconfig)) if value is not None
+    }
     if token_file is not None and found.access is not None:
         raise InputError(
             f"--token-file {token_file}: the token has the role {found.role.value} for all apps, whatever the grants "
@@ -82,9 +95,16 @@ def _read(file: Path) -> ConsoleSettings:
 
 
 def _settings(
-    login: KafkaLogin, apps: Sequence[str], streams: Path | None, app_settings: Path | None
+    login: KafkaLogin,
+    apps: Sequence[str],
+    streams: Path | None,
+    app_settings: Path | None,
+    stream_app: str | None,
 ) -> ConsoleSettings:
     from headgate.web.settings import ConsoleApp, ConsoleSettings
 
-    shown = tuple(ConsoleApp(name=app, streams=streams, settings=app_settings) for app in apps or (DEFAULT_APP,))
+    shown = tuple(
+        ConsoleApp(name=app, streams=streams, settings=app_settings, stream_app=stream_app)
+        for app in apps or (DEFAULT_APP,)
+    )
     return ConsoleSettings(kafka=login.settings("headgate-console"), apps=shown)

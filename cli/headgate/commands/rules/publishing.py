@@ -145,9 +145,11 @@ def rollback(
     if (rule is None) is (undone is None):
         raise InputError("rollback: name a RULE, or a release with --release NAME")
     if server is not None:
+        wait_ms = round(wait * 1000)
         if rule is None:
-            raise InputError("--release: not through --server; roll it back beside the broker")
-        done = server.roll_back(rule, to, why or "roll back", round(wait * 1000))
+            done = server.roll_back_release(str(undone), why or f"undo release {undone}", wait_ms)
+        else:
+            done = server.roll_back(rule, to, why or "roll back", wait_ms)
         return show_published([done], app, wait, output, waited=True)
     kafka, topics = running_app(login, app)
     history = read_history(kafka, topics, streams)

@@ -138,7 +138,8 @@ class Guard:
         session, after = login.finish(query, _read_cookie(headers, self._login_cookie) or "")
         # A page, not a redirect: a strict cookie is not sent on the way from another site.
         link = escape(after)
-        page = f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><a href="{link}">Go on</a>'
+        icon = f'<link rel="icon" href="{STATIC}icon.svg" type="image/svg+xml">'  # or the browser asks for /favicon.ico
+        page = f'<!doctype html>{icon}<meta http-equiv="refresh" content="0; url={link}"><a href="{link}">Go on</a>'
         answer = HTMLResponse(page)
         self._keep_login(answer, "")
         self._set_cookie(answer, self._sessions.open(session))

@@ -1,4 +1,4 @@
-"""Back-tests as jobs, the events and alerts of a key, health and savepoints."""
+"""Back-tests as jobs, the events and alerts of a key, health, savepoints and upgrades."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.web.problems import ProblemCode, ProblemError, not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.entity import read_entity
 from headgate.web.state.health import read_health
-from headgate.web.state.values import BacktestValue, EntityValue, HealthValue, SavepointValue
+from headgate.web.state.values import BacktestValue, EntityValue, HealthValue, SavepointValue, UpgradesValue
 from rulecore.compile.rule import RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from streamcore.service.config.documents import read_settings
@@ -101,6 +101,12 @@ def list_savepoints(app: TheApp) -> tuple[SavepointValue, ...]:
     root = str(document.get("savepoints") or f"{beside}/savepoints")
     found = (summary(one.manifest) for one in savepoints_at(root, app.name))
     return tuple(SavepointValue.model_validate(one) for one in found)
+
+
+@ROUTER.get("/upgrades")
+def list_upgrades(app: TheApp) -> UpgradesValue:
+    """List the upgrades of an app on Kubernetes with their phases, the newest first, and its savepoints."""
+    return app.upgrades.read()
 
 
 def start_job(

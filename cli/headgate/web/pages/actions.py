@@ -23,6 +23,7 @@ from headgate.web.problems import ProblemError
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.rule_views import find_rule
 from headgate.web.state.values import OutcomeValue
+from rulecore.documents.status import StatusKind
 
 ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -127,6 +128,8 @@ def roll_back(app: TheApp, rule: str, form: Form, console: TheConsole, session: 
 
 
 def _to_rule(app: ShownApp, outcome: OutcomeValue) -> Response:
-    """Return the way to the rule's page, which shows the outcome of the change."""
+    """Return the way to the page that shows the outcome of the change: that of the rule, or the proposals that wait."""
+    if outcome.status == StatusKind.PROPOSED:
+        return RedirectResponse(f"/apps/{quote(app.name)}/access?decided={outcome.offset}", status_code=303)
     rule = quote(outcome.rule, safe="")
     return RedirectResponse(f"/apps/{quote(app.name)}/rules/{rule}?changed={outcome.offset}", status_code=303)

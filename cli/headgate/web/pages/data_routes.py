@@ -1,4 +1,4 @@
-"""The pages of keys, lists, streams and health."""
+"""The pages of keys, lists, streams, health and upgrades."""
 
 from __future__ import annotations
 
@@ -101,3 +101,11 @@ def health_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
     """Show how the app works."""
     frame = make_frame(console, session, app.name, "health", "Health", "headgate status rules --settings FILE")
     return html.health_page(frame, read_health(app.kafka, app.app.settings))
+
+
+@ROUTER.get("/upgrades")
+def upgrades_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
+    """Show the upgrades of the app on Kubernetes."""
+    command = f"headgate upgrades {app.app.stream_app or 'NAMESPACE/NAME'}"
+    frame = make_frame(console, session, app.name, "upgrades", "Upgrades", command)
+    return html.upgrades_page(frame, app.upgrades.read())

@@ -16,6 +16,7 @@ SECTIONS = (
     "lists",
     "streams",
     "health",
+    "upgrades",
     "access",
     "audit",
 )

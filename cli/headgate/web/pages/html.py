@@ -35,6 +35,7 @@ from headgate.web.state.values import (
     SampleRecordValue,
     StreamValue,
     TestValue,
+    UpgradesValue,
     VersionValue,
 )
 
@@ -236,3 +237,9 @@ def _listing(
 def _query(words: Mapping[str, str], cursor: str | None) -> str:
     """Return the query of the next page; empty if there is none."""
     return "" if cursor is None else "?" + urlencode({**{n: w for n, w in words.items() if w}, "cursor": cursor})
+
+
+def upgrades_page(frame: Frame, found: UpgradesValue) -> str:
+    """Render the page of an app's upgrades."""
+    gantt = plots.upgrade_plot(found.upgrades, frame.now_ms)
+    return render("upgrades.html", frame=frame, found=found, gantt=gantt)

@@ -17,7 +17,7 @@ from headgate.web.pages.routes import make_frame
 from headgate.web.rendering import render
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.rule_views import list_changes
-from rulecore.documents.status import Subject
+from rulecore.documents.status import StatusKind, Subject
 
 ROUTER = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _ROWS = 100
@@ -54,6 +54,8 @@ def _outcome(snapshot: Snapshot, offset: int) -> str:
     found = next((one for one in own if one.subject in (Subject.PROPOSAL, Subject.APPROVAL)), None)
     if found is None:
         return ""
+    if found.status == StatusKind.PROPOSED:
+        return f"Proposed; it waits for approval: {found.reason or 'another person has to agree'}"
     return f"{found.status}: {found.reason or 'the proposal counts'}" if found.answered else "sent; no answer yet"
 
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from headgate.time_arguments import show_minute, show_time
-from headgate.web.state.values import ComparisonValue, TimelineEntry
+from headgate.time_arguments import show_minute, show_span, show_time
+from headgate.web.state.values import ComparisonValue, TimelineEntry, UpgradeValue
 
 WIDTH, HEIGHT = 1000, 120
+GANTT_HEIGHT = 16
+_THINNEST = 2.0  # a phase of no length is seen too
+_MUCH_LONGER = 6
 _GAP = 0.12  # between two bars, as a part of a bar's place
 _LANES = {"alert": 30, "event": 90}
 _AGGREGATE = re.compile(r"^\w+\((\w+)\)$")
@@ -103,6 +106,40 @@ def window_plot(why: JsonValue) -> Plot | None:
         bars.append(PlotBar("both", round(x, 2), round(HEIGHT - height, 2), 8, round(height, 2), title))
     top = f"{column} {most:g}" if numeric and column else ""
     return Plot(bars, top, _marks(int(start), int(end)))
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """Upgrades along one axis, each from its own beginning. ``rows``: the bars of each, in the order of the upgrades;
+    ``long``: the rows that end beyond the axis; ``marks``: texts below, from left to right."""
+
+    rows: Sequence[Sequence[PlotBar]]
+    long: Sequence[bool]
+    marks: Sequence[str]
+
+
+def upgrade_plot(upgrades: Sequence[UpgradeValue], now_ms: int) -> Gantt:
+    """Return the phases of upgrades as bars. One that lasts much longer than the others ends beyond the axis: otherwise
+    nothing could be seen of these."""
+    lengths = [(now_ms if one.ended_ms is None else one.ended_ms) - one.started_ms for one in upgrades]
+    longest, *others = sorted(lengths, reverse=True) or [0]
+    span = max(1_000, longest if not others or longest <= _MUCH_LONGER * others[0] else round(others[0] * 1.25))
+    rows = [_phase_bars(one, span, now_ms) for one in upgrades]
+    marks = [show_span(ms) for ms in (0, span // 2, span)]
+    return Gantt(rows, [length > span for length in lengths], marks)
+
+
+def _phase_bars(upgrade: UpgradeValue, span: int, now_ms: int) -> list[PlotBar]:
+    bars = []
+    for one in upgrade.phases:
+        end_ms = now_ms if one.end_ms is None else one.end_ms
+        start, end = (min(WIDTH, (ms - upgrade.started_ms) / span * WIDTH) for ms in (one.start_ms, end_ms))
+        title = f"{one.name}, {show_span(end_ms - one.start_ms)}: {one.meaning}"
+        if start < WIDTH:
+            bars.append(
+                PlotBar(one.part, round(start, 2), 0, round(max(_THINNEST, end - start), 2), GANTT_HEIGHT, title)
+            )
+    return bars
 
 
 def _marks(first_ms: int, last_ms: int) -> Sequence[str]:

@@ -23,6 +23,7 @@ from rulecore.ruleset.ruleset import RuleSet
 from streamcore.errors import Retryable
 from streamcore.kafka.readers import Record
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.schema import StreamSchema
 
 _HEADERS = ("by", "why", REQUEST)
 #: The longest that a request waits for a Kafka that does not answer.
@@ -37,7 +38,7 @@ class Snapshot:
     """``answers``: the app's own answer to each control record. ``changes``: its unasked answers (quarantine, time),
     the newest of each rule and version. ``compared``: the newest counts of a trial beside the live version, by rule,
     version and shard. ``requests``: offset and digest of the change of each request. ``views``: what was computed of
-    single versions, kept from snapshot to snapshot (``rule_views``).
+    single versions, kept from snapshot to snapshot (``rule_views``). ``files``: the streams before any was published.
     """
 
     app: str
@@ -47,6 +48,7 @@ class Snapshot:
     compared: Mapping[tuple[str, int | None, int], Mapping[str, int]] = field(default_factory=dict)
     requests: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     views: dict[object, tuple[object, ...]] = field(default_factory=dict)
+    files: Mapping[str, StreamSchema] = field(default_factory=dict)
 
     def last_offset(self, rule: str) -> int | None:
         """Return the offset of the last control record about a rule; None if there is none."""
@@ -116,7 +118,8 @@ class AppReader:
         kafka = limit_wait(self.kafka)
         require_app(kafka, self.topics)
         self._follower = TopicFollower(kafka, [self.topics.control, self.topics.status], _HEADERS)
-        return Snapshot(self.app.name, RuleHistory(RuleSet.empty(load_streams(self.app.streams))))
+        files = load_streams(self.app.streams)
+        return Snapshot(self.app.name, RuleHistory(RuleSet.empty(files)), files=files)
 
     def _extended(self, known: Snapshot, records: list[Record]) -> Snapshot:
         """Return the snapshot with further records; the known one stays as it is."""
@@ -141,7 +144,7 @@ class AppReader:
                     answers[answer.position.offset, answer.subject, answer.rule] = answer
                 else:
                     changes[answer.rule, answer.version] = answer
-        return Snapshot(known.app, history, answers, changes, compared, requests, known.views)
+        return Snapshot(known.app, history, answers, changes, compared, requests, known.views, known.files)
 
 
 def _counts(record: Record) -> Mapping[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import cast
@@ -116,9 +117,11 @@ def list_streams(snapshot: Snapshot) -> list[StreamValue]:
     """Return the streams, by name."""
     rules = snapshot.history.rules
     readers: dict[str, set[str]] = {}
+    versions: Counter[str] = Counter()
     for place, compiled in rules.rules.items():
         for name in stream_names(compiled.rule.on):
             readers.setdefault(name, set()).add(place.rule)
+            versions[name] += 1
     return [
         StreamValue(
             name=name,
@@ -127,6 +130,8 @@ def list_streams(snapshot: Snapshot) -> list[StreamValue]:
             keys=schema.keys,
             fields=tuple(FieldValue(name=field.name, type=str(field.type)) for field in schema.fields),
             rules=tuple(sorted(readers.get(name, ()))),
+            versions=versions[name],
+            origin="file" if snapshot.files.get(name) == schema else "published",
         )
         for name, schema in sorted(rules.streams.items())
     ]

@@ -112,6 +112,8 @@ class StreamValue(Value):
     keys: Annotated[tuple[tuple[str, ...], ...], Field(description="The keys that events are routed by.")]
     fields: Annotated[tuple[FieldValue, ...], Field(description="Its fields.")]
     rules: Annotated[tuple[str, ...], Field(description="Rules that read it.")]
+    versions: Annotated[int, Field(description="Versions of rules that read it.")]
+    origin: Annotated[str, Field(description="file, or published: its document came while the app ran.")]
 
 
 class AlertValue(Value):
@@ -491,6 +493,80 @@ class HealthValue(Value):
     partitions: Annotated[tuple[PartitionHealth, ...], Field(description="Its inputs, the most behind first.")]
     phases: Annotated[tuple[PhaseValue, ...], Field(description="The phases of a cut, the longest first.")]
     notes: Annotated[tuple[str, ...], Field(description="What is not known, and what to do.")]
+
+
+class UpgradePhaseValue(Value):
+    """A phase that an upgrade went through."""
+
+    name: Annotated[str, Field(description="The phase, such as Preflight.")]
+    meaning: Annotated[str, Field(description="What happens in it.")]
+    part: Annotated[
+        str, Field(description="prepare (the old version runs), stop (none runs), prove (the new one runs), or back.")
+    ]
+    start_ms: Annotated[int, Field(description="When it was entered, in epoch milliseconds.")]
+    end_ms: Annotated[int | None, Field(description="When it was left; null: it lasts.")]
+
+
+class UpgradeValue(Value):
+    """An upgrade of an app on Kubernetes: a new release, a first start or a restore."""
+
+    number: Annotated[int, Field(description="Its number, counted from 1.")]
+    kind: Annotated[str, Field(description="install, upgrade or restore.")]
+    from_version: Annotated[str, Field(description="The version before; empty: there was none.")]
+    to_version: Annotated[str, Field(description="The version that it leads to.")]
+    started_ms: Annotated[int, Field(description="When it began, in epoch milliseconds.")]
+    ended_ms: Annotated[int | None, Field(description="When it ended; null: it is in progress.")]
+    outcome: Annotated[str, Field(description="How it ended; empty: it is in progress.")]
+    meaning: Annotated[str, Field(description="The outcome in words.")]
+    remedy: Annotated[str, Field(description="What to do after an outcome that is no success.")]
+    rolled_back: Annotated[bool, Field(description="Whether the way back to the old version was taken.")]
+    reason: Annotated[str, Field(description="Reason of the outcome, one word.")]
+    message: Annotated[str, Field(description="Reason of the outcome, for people.")]
+    savepoint: Annotated[str, Field(description="The savepoint that the old version wrote; empty: none.")]
+    phases: Annotated[tuple[UpgradePhaseValue, ...], Field(description="Its phases, in order.")]
+    stops: Annotated[bool, Field(description="Whether a version ran before that had to stop.")]
+
+    def stopped_ms(self, now_ms: int) -> int:
+        """Return how long at most no version ran, in milliseconds: from the request to stop to the first batch."""
+        away = (one for one in self.phases if one.part == "stop" or (one.part == "back" and one.name != "Proving"))
+        return sum((now_ms if one.end_ms is None else one.end_ms) - one.start_ms for one in away) if self.stops else 0
+
+
+class ClusterSavepoint(Value):
+    """A savepoint of an app on Kubernetes."""
+
+    name: Annotated[str, Field(description="Its name.")]
+    reason: Annotated[str, Field(description="Who or what requested it, such as manual or upgrade.")]
+    phase: Annotated[str, Field(description="Pending, Writing, Complete or Failed.")]
+    batch: Annotated[int | None, Field(description="The last cut that is in it; null: not yet.")]
+    epoch: Annotated[int | None, Field(description="Epoch of the checkpoint; null: not yet.")]
+    completed_ms: Annotated[int | None, Field(description="When it was complete; null: it is not.")]
+    bytes: Annotated[int, Field(description="Size of its files.")]
+    message: Annotated[str, Field(description="Why it failed.")]
+
+
+class RestorePointValue(Value):
+    """A savepoint that a person may restore."""
+
+    savepoint: Annotated[str, Field(description="Its name.")]
+    epoch: Annotated[int, Field(description="Epoch of the checkpoint.")]
+    batch: Annotated[int, Field(description="The last cut that is in it.")]
+    command: Annotated[str, Field(description="The command that restores it.")]
+
+
+class UpgradesValue(Value):
+    """The upgrades of an app on Kubernetes, from the status of its StreamApp."""
+
+    stream_app: Annotated[str | None, Field(description="Namespace and name; null: the app has no cluster.")]
+    phase: Annotated[str, Field(description="The app's phase.")] = ""
+    version: Annotated[str, Field(description="The version that runs, or ran last.")] = ""
+    degraded: Annotated[str, Field(description="What needs a person; empty: nothing.")] = ""
+    upgrades: Annotated[tuple[UpgradeValue, ...], Field(description="The newest first; at most 21.")] = ()
+    savepoints: Annotated[tuple[ClusterSavepoint, ...], Field(description="The newest first.")] = ()
+    restore_points: Annotated[
+        tuple[RestorePointValue, ...], Field(description="Savepoints to choose from when a person must decide.")
+    ] = ()
+    notes: Annotated[tuple[str, ...], Field(description="What is not known, and what to do.")] = ()
 
 
 class SampleRecordValue(Value):

@@ -18,7 +18,7 @@
 
   const go = (key) => {
     const home = document.body.dataset.home;
-    const pages = { r: "rules", a: "alerts", k: "keys", d: "dead-letters", e: "releases", l: "lists", s: "streams", h: "health" };
+    const pages = { r: "rules", a: "alerts", k: "keys", d: "dead-letters", e: "releases", l: "lists", s: "streams", h: "health", u: "upgrades" };
     const path = key === "o" ? "/" : key in pages ? `${home}/${pages[key]}` : null;
     if (path) location.assign(path);
   };
@@ -129,7 +129,7 @@
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     }));
     const reload = Number(document.body.dataset.reload || 0);
-    if (reload) setInterval(() => { if (!document.hidden && !dialog()?.open && !getSelection().toString()) location.reload(); }, reload * 1000);
+    if (reload) setInterval(() => { if (!document.hidden && !dialog()?.open && !getSelection().toString() && !document.querySelector("details:not([data-first])[open]")) location.reload(); }, reload * 1000);
     live();
   });
 })();

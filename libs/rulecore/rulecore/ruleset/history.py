@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from rulecore.documents.loading import decode_record
 from rulecore.documents.rule import Rule, RuleMode
-from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
 from rulecore.errors import RuleSetError
 from rulecore.lists.routing import is_list
 from rulecore.lists.store import ListStore
+from rulecore.ruleset.replay import LogReplay
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.ruleset.stream_changes import replay_stream
 from streamcore.engine.publication import is_stream
@@ -75,7 +75,10 @@ def replay_log(rules: RuleSet, log: Iterable[ControlEntry]) -> RuleHistory:
 
 def extend(history: RuleHistory, log: Iterable[ControlEntry]) -> None:
     """Add further entries of the log to its history."""
+    replay: LogReplay | None = None
     for written in log:
+        if replay is not None and (is_stream(written.control) or is_list(written.control)):
+            history.rules, replay = history.rules.after_replay(replay), None
         if is_stream(written.control):
             history.rules, answer = replay_stream(history.rules, written.control, history.rules.limits.record_bytes)
             history.entries.append(HistoryEntry(written, answer))
@@ -83,12 +86,13 @@ def extend(history: RuleHistory, log: Iterable[ControlEntry]) -> None:
         if is_list(written.control):
             history.entries.append(HistoryEntry(written, _apply_list(history, written.control)))
             continue
-        after, statuses = history.rules.apply([written.control], written.time_ms)
-        history.rules = after
-        for status in statuses:
+        replay = replay or history.rules.start_replay()
+        for status in replay.apply(written.control, written.time_ms):
             history.entries.append(HistoryEntry(written, status))
             if status.subject is Subject.RULE:
-                _record_versions(history, status)
+                _record_versions(history, replay, status)
+    if replay is not None:
+        history.rules = history.rules.after_replay(replay)
 
 
 def _apply_list(history: RuleHistory, control: ControlRecord) -> RuleStatus:
@@ -99,14 +103,13 @@ def _apply_list(history: RuleHistory, control: ControlRecord) -> RuleStatus:
     return as_reply(answer, control, history.rules.epoch)
 
 
-def _record_versions(history: RuleHistory, status: RuleStatus) -> None:
+def _record_versions(history: RuleHistory, replay: LogReplay, status: RuleStatus) -> None:
     """Add the rule's documents, and its live version if it changed, to the history."""
-    for slot in Slot:
-        value = history.rules.stored.get(VersionSlot(status.name, slot))
-        if value is not None and status.status in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
+    if status.status in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
+        for value in replay.stored(status.name):
             rule = decode_record(value, len(value))
             history.documents[rule.id, rule.version] = rule
-    live = history.rules.live(status.name)
+    live = replay.live(status.name)
     version = None if live is None else live.rule.version
     versions_over_time = history.live_versions.setdefault(status.name, [])
     if (versions_over_time[-1][1] if versions_over_time else None) != version:

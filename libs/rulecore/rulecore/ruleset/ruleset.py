@@ -30,6 +30,7 @@ from rulecore.lists.list_columns import ListColumn, distinct
 from rulecore.matching.matcher import EventMatcher
 from rulecore.ruleset.apply import RuleSetUpdate
 from rulecore.ruleset.approvals import error_text
+from rulecore.ruleset.replay import LogReplay
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import stream_names
 from streamcore.kernel import ControlRecord
@@ -184,6 +185,20 @@ class RuleSet:
         versions = VersionTable.copy_from(context, clock_ms, self.stored, self.rules, self.quarantined, self.expired)
         versions.unconfirmed.update(self.unconfirmed)
         return RuleSetUpdate(versions, dict(self.staged), GovernanceTable.copy_from(self.governance, clock_ms))
+
+    def start_replay(self) -> LogReplay:
+        """Return what applies a log record by record to one copy of this set's tables."""
+        return LogReplay(self._start_update(0), self.epoch, self.revision, self.backfills)
+
+    def after_replay(self, replay: LogReplay) -> RuleSet:
+        """Return the set after a replay that has started from this one. The replay ends: its tables are the set's."""
+        if not replay.changed:
+            return self
+        update = replay.update
+        update.versions.streams.update(replay.streams)
+        update.backfills[:] = replay.backfills
+        update.governance.touched = replay.governed
+        return replace(self._updated_set(update), epoch=replay.epoch, revision=replay.revision)
 
     def at_time(self, clock_ms: int) -> tuple[RuleSet, tuple[RuleStatus, ...]]:
         """Return the set at this time, and the statuses of the versions that became effective or expired."""

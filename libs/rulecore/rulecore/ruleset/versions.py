@@ -23,9 +23,9 @@ class VersionTable:
     """The versions of all rules by slot, mutable.
 
     ``stored``: the canonical JSON of each version; ``rules``: the compiled versions. ``quarantined``, ``unconfirmed``
-    and ``expired`` are as in ``RuleSet``. ``slots``: the used slots of each rule. ``streams``: the streams whose rules
-    have changed. ``changed``: whether live or candidate versions have changed; ``touched``: whether anything has
-    changed.
+    and ``expired`` are as in ``RuleSet``. ``slots``: the used slots of each rule. ``timed``: the slots of versions with
+    times of effect. ``streams``: the streams whose rules have changed. ``changed``: whether live or candidate versions
+    have changed; ``touched``: whether anything has changed.
     """
 
     context: CompileContext
@@ -35,6 +35,7 @@ class VersionTable:
     quarantined: dict[str, str]
     expired: set[str]
     slots: dict[str, set[Slot]]
+    timed: set[VersionSlot]
     unconfirmed: set[str] = field(default_factory=set)
     streams: set[str] = field(default_factory=set)
     changed: bool = False
@@ -54,7 +55,8 @@ class VersionTable:
         slots: dict[str, set[Slot]] = {}
         for position in stored:
             slots.setdefault(position.rule, set()).add(position.slot)
-        return cls(context, clock_ms, dict(stored), dict(rules), dict(quarantined), set(expired), slots)
+        timed = {position for position, compiled in rules.items() if compiled.rule.effective is not None}
+        return cls(context, clock_ms, dict(stored), dict(rules), dict(quarantined), set(expired), slots, timed)
 
     def copy(self) -> VersionTable:
         """Return an independent copy."""
@@ -66,6 +68,7 @@ class VersionTable:
             unconfirmed=set(self.unconfirmed),
             expired=set(self.expired),
             slots={rule: set(slots) for rule, slots in self.slots.items()},
+            timed=set(self.timed),
             streams=set(self.streams),
         )
 
@@ -82,7 +85,8 @@ class VersionTable:
 
     def set_quarantine(self, name: str, version: int, reason: str | None) -> RuleStatus:
         """Put a version into quarantine. Without a reason, or for a version that no slot has, nothing changes."""
-        rules = [c.rule for p, c in self.rules.items() if p.rule == name and c.rule.version == version]
+        places = (VersionSlot(name, slot) for slot in self.slots.get(name, ()))
+        rules = [self.rules[p].rule for p in places if p in self.rules and self.rules[p].rule.version == version]
         if reason is None or not rules:
             note = "nothing changed" if reason is None else "there is no such version"
             return RuleStatus(name, version, StatusKind.QUARANTINED, note, 0, 0, 0)
@@ -134,6 +138,8 @@ class VersionTable:
             self._drop(VersionSlot(rule.id, slot_to_drop))
         self.stored[VersionSlot(rule.id, slot)] = value
         self.rules[VersionSlot(rule.id, slot)] = compiled
+        if rule.effective is not None:
+            self.timed.add(VersionSlot(rule.id, slot))
         self.slots.setdefault(rule.id, set()).add(slot)
         self.streams.add(rule.on)
         self.touched = True
@@ -149,6 +155,7 @@ class VersionTable:
         if self.stored.pop(position, None) is None:
             return
         self.touched = True
+        self.timed.discard(position)
         self.changed |= position.slot not in (Slot.DRAFT, Slot.SCHEDULED)
         self.slots[position.rule].discard(position.slot)
         if not self.slots[position.rule]:
@@ -193,14 +200,14 @@ class VersionTable:
             if effective.start <= self.clock_ms and version_key(compiled.rule) not in self.expired:
                 value = self.stored.pop(position)
                 del self.rules[position]
+                self.timed.discard(position)
                 self.slots[position.rule].discard(Slot.SCHEDULED)
                 self._fill_slot(compiled.rule, value, compiled)
                 yield _time_status(compiled.rule, StatusKind.EFFECTIVE)
 
     def _with_times(self) -> list[tuple[VersionSlot, CompiledRule]]:
         """Return the versions with times of effect, by position; most sets have none."""
-        found = [pair for pair in self.rules.items() if pair[1].rule.effective is not None]
-        return sorted(found, key=lambda pair: pair[0])
+        return [(position, self.rules[position]) for position in sorted(self.timed)]
 
 
 def accepted_status(rule: Rule, reason: str | None) -> RuleStatus:

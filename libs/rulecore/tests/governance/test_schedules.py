@@ -130,13 +130,13 @@ class Oracle:
             self.governed[name] |= any("gov" in rule.tags for rule in held)
 
 
-def run_schedule(seed: int, reached: Counter[str] | None = None) -> None:
-    """Run one schedule. ``BrokenLaw`` if a version counts that may not."""
+def run_schedule(seed: int, reached: Counter[str] | None = None) -> tuple[RuleSet, list[tuple[ControlRecord, int]]]:
+    """Run one schedule. ``BrokenLaw`` if a version counts that may not. Return its first set and its records."""
     dice = random.Random(seed)
     oracle = Oracle(approvals=dice.choice((1, 1, 2)), hours=dice.choice((0, 24, 24)))
     policy = ADMIN.policy(tags=["gov"], approvals=oracle.approvals, emergency_hours=oracle.hours)
-    rules, _ = _start(policy)
-    clock = NOW
+    first, _ = _start(policy)
+    rules, clock, log = first, NOW, list[tuple[ControlRecord, int]]()
 
     def count(answers: Sequence[RuleStatus]) -> None:
         if reached is not None:
@@ -159,6 +159,7 @@ def run_schedule(seed: int, reached: Counter[str] | None = None) -> None:
         }
         record = _step(dice, oracle, (name, version, what), clock, sent)
         sent.append(record)
+        log.append((record, clock))
         rules, answers = rules.apply([record], clock)
         oracle.begun(answers)
         oracle.judge(rules, clock, answers)
@@ -168,6 +169,7 @@ def run_schedule(seed: int, reached: Counter[str] | None = None) -> None:
     rules, ended = rules.at_time(clock + 24 * HOUR)
     count(ended)
     oracle.judge(rules, clock + 24 * HOUR)
+    return first, log
 
 
 def run_schedules(seeds: range, reached: Counter[str] | None = None) -> None:
@@ -275,3 +277,19 @@ def _forget_emergency(table: GovernanceTable, rule: str) -> None:
     known = table.emergencies.get(rule)
     if known is not None and known.over:
         del table.emergencies[rule]
+
+
+def test_a_log_that_is_replayed_gives_what_its_records_give_one_by_one() -> None:
+    changes = 0
+    for seed in range(300):
+        first, log = run_schedule(seed)
+        one_by_one, replay = first, first.start_replay()
+        for record, clock in log:
+            one_by_one, expected = one_by_one.apply([record], clock)
+            assert replay.apply(record, clock) == expected, seed
+        replayed = first.after_replay(replay)
+        assert replayed == one_by_one, seed
+        assert replayed.records() == one_by_one.records(), seed
+        assert [*replayed.rules] == [*one_by_one.rules], seed
+        changes += replayed.revision - first.revision
+    assert changes > 300

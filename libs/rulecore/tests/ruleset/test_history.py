@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from rulecore.errors import RuleSetError
-from rulecore.ruleset.history import ControlEntry, RuleHistory, replay_log, revert_release, roll_back
+from rulecore.ruleset.history import ControlEntry, RuleHistory, extend, replay_log, revert_release, roll_back
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.engine.publication import StreamPublication
 from streamcore.kernel import ControlRecord
@@ -103,3 +103,27 @@ def test_the_history_has_published_streams_from_their_record_on() -> None:
 def publish(document: Mapping[str, object], topic: str | None = None) -> ControlRecord:
     record = StreamPublication(document, topic)
     return ControlRecord(0, 0, record.key.encode(), record.encode())
+
+
+def test_the_time_of_a_replay_is_that_of_its_records_and_a_log_in_pieces_gives_the_same() -> None:
+    """Versions with times of effect, lists, quarantine, a release, a deleted rule; one by one, and as one log."""
+    until = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T03:00:00Z"}
+    records = [
+        put("a", 1, effective=until),
+        put("b", 1),
+        ControlRecord(0, 2, b"quarantine:b@1", b"it fails"),
+        *release("both", [document("a", 2, where="amount > 9"), document("c", 1)], deleted=["b"]),
+        put("c", 1),
+        put("c", 2, where="colour = 1"),
+        ControlRecord(0, 9, b"c", None),
+        put("d", 1, mode="shadow"),
+        put("d", 2, mode="draft"),
+    ]
+    whole = replay(*records)
+    pieces = RuleHistory(RuleSet.empty(STREAMS))
+    for number, record in enumerate(records):
+        extend(pieces, [ControlEntry(record, NOW + number * HOUR, f"u{number}", f"because {number}")])
+    assert pieces.rules == whole.rules
+    assert pieces.rules.records() == whole.rules.records()
+    assert [e.status for e in pieces.entries] == [e.status for e in whole.entries]
+    assert (pieces.documents, pieces.live_versions) == (whole.documents, whole.live_versions)

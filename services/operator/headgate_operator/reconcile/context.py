@@ -8,6 +8,7 @@ from headgate_operator.reconcile.actions import Action, EmitEvent
 from headgate_operator.reconcile.observed import Desired, Observed, PodView
 from headgate_operator.resources.status import (
     Checkpoint,
+    PastUpgrade,
     Phase,
     PhaseTime,
     Status,
@@ -16,6 +17,9 @@ from headgate_operator.resources.status import (
     UpgradeOutcome,
 )
 from headgate_operator.traces import traceparent
+
+#: Upgrades that the status keeps besides the last one: a few KB each at most, of the 1.5 MB that etcd takes.
+KEPT_UPGRADES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,9 @@ def enter_phase(context: Context, status: Status, phase: Phase, within_ms: int |
 
 
 def with_new_upgrade(context: Context, status: Status, kind: UpgradeKind, claim: Checkpoint | None = None) -> Status:
-    """Return the status with a new open upgrade, from its version and checkpoint to the release of the spec."""
+    """Return the status with a new open upgrade, from its version and checkpoint to the release of the spec. The one
+    before becomes history."""
+    past = () if status.upgrade is None else (PastUpgrade.of(status.upgrade),)
     upgrade = Upgrade(
         status.upgrade.number + 1 if status.upgrade else 1,
         kind,
@@ -83,7 +89,8 @@ def with_new_upgrade(context: Context, status: Status, kind: UpgradeKind, claim:
         base=status.checkpoint,
         claim=claim,
     )
-    return replace(status, upgrade=upgrade, standby=None, retry_after=None)
+    history = (*status.history, *past)[-KEPT_UPGRADES:]
+    return replace(status, upgrade=upgrade, history=history, standby=None, retry_after=None)
 
 
 def open_upgrade(status: Status) -> Upgrade:

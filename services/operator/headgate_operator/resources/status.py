@@ -251,6 +251,42 @@ class Upgrade:
 
 
 @dataclass(frozen=True, slots=True)
+class PastUpgrade:
+    """An upgrade before the last one: what people ask of it later."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STORED
+
+    number: Annotated[int, Field(description="Number of the upgrade, counted from 1.")]
+    kind: Annotated[UpgradeKind, Field(description="First start, upgrade or restore.")]
+    to_version: Annotated[str, Field(description="Version that the upgrade led to.")]
+    started: Annotated[InstantMs, Field(description="Time at which the upgrade started.")]
+    outcome: Annotated[UpgradeOutcome, Field(description="How the upgrade ended.")]
+    from_version: Annotated[str, Field(description="Version that ran before; empty for none.")] = ""
+    savepoint: Annotated[str, Field(description="Savepoint that the old version wrote; empty for none.")] = ""
+    phases: Annotated[tuple[PhaseTime, ...], Field(description="Phases that the upgrade went through.")] = ()
+    reason: Annotated[str, Field(description="Reason of the outcome, one word for tools.")] = ""
+    message: Annotated[str, Field(description="Reason of the outcome, for people, at most 500 characters.")] = ""
+    ended: Annotated[InstantMs | None, Field(description="Time at which the upgrade ended.")] = None
+
+    @classmethod
+    def of(cls, upgrade: Upgrade) -> PastUpgrade:
+        """Return an upgrade without what only its continuation needs."""
+        return cls(
+            upgrade.number,
+            upgrade.kind,
+            upgrade.to.version,
+            upgrade.started,
+            upgrade.outcome,
+            upgrade.from_version,
+            upgrade.savepoint,
+            upgrade.phases,
+            upgrade.reason,
+            upgrade.message[:500],
+            upgrade.ended,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """A condition, as Kubernetes defines it."""
 
@@ -366,6 +402,10 @@ class Status:
         Upgrade | None,
         Field(description="Upgrade in progress, or the last one."),
     ] = None
+    history: Annotated[
+        tuple[PastUpgrade, ...],
+        Field(description="The upgrades before `upgrade`, the oldest first; the newest 20 are kept."),
+    ] = ()
     resume: Annotated[
         Phase | None,
         Field(description="Phase to continue with when the old pod has ended."),

@@ -60,14 +60,19 @@ def gone_is_fine() -> Iterator[None]:
 
 
 class Rest:
-    """Requests to the API server, with one connection pool for all threads."""
+    """Requests to the API server, with one connection pool for all threads. ``timeout_s``: for the connection and the
+    response. ``ApiError`` 0 if there is no login."""
 
-    def __init__(self, kubeconfig: str | None, counters: Counters) -> None:
+    def __init__(self, kubeconfig: str | None, counters: Counters, timeout_s: tuple[float, float] = _TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         configuration = Configuration()
-        if kubeconfig:
-            config.load_kube_config(kubeconfig, client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        try:
+            if kubeconfig:
+                config.load_kube_config(kubeconfig, client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except config.ConfigException as error:
+            raise ApiError(0, f"no login: {error}") from error
         configuration.connection_pool_maxsize = 16
         configuration.retries = False
         self._configuration = configuration
@@ -131,7 +136,7 @@ class Rest:
         self, method: str, path: str, body: Json | None = None, content: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Json:  # fmt: skip
-        response = self._send(method, path, body, content, query or {}, _TIMEOUT_S)
+        response = self._send(method, path, body, content, query or {}, self._timeout_s)
         try:
             parsed = json.loads(response.read() or b"{}")
         except (ValueError, urllib3.exceptions.HTTPError) as error:
