@@ -57,12 +57,28 @@ def test_j1_a_rule_is_written_an_unknown_field_is_underlined_and_a_red_test_turn
     visitor.picture("j1-unknown-field")
     assert not MEASURES or min(times) < 300, times
     editor.fill(text.replace("amount: 500", "amount: 499"))
-    expect(page.locator(".under .line.failed .note")).to_have_text("✗ failed, no alert")
+    expect(page.locator(".under .line.failed .note")).to_contain_text("amount >= 500 is FALSE, amount 499.00")
+    expect(page.locator(".results .conditions")).to_contain_text("event 1: where is FALSE")
     visitor.picture("j1-red-test")
     editor.fill(text)
     expect(page.locator(".under .line.passed .note")).to_have_text("✓ passed, 1 alert: user_id u1")
     expect(page.locator(".results")).to_contain_text("gave user_id u1: u1 paid 500.00 EUR at once")
     visitor.picture("j1-green-test")
+    for amount in (700, 20):
+        shop.pay("alike", amount)
+    page.get_by_role("button", name="Search the newest events").click()
+    expect(page.locator(".similar .fits").first).to_contain_text("satisfies it")
+    expect(page.locator(".similar .near").first).to_contain_text("amount >= 500")
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+    visitor.picture("j1-events-like-this")
+    place = text.index("amount >=")
+    page.evaluate("(at) => document.getElementById('yaml').setSelectionRange(at, at + 6)", place)
+    page.keyboard.type("am")
+    expect(page.get_by_role("option", name="amount")).to_have_attribute("aria-selected", "true")
+    visitor.picture("j1-completion", whole=False)
+    page.keyboard.press("Enter")
+    expect(editor).to_have_value(text)
+    expect(page.locator("#verdict")).to_have_text("Sound; 1 test passed")
 
 
 def test_j2_a_back_test_is_read_in_plots_and_an_alert_of_the_new_version_is_explained(

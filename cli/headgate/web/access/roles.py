@@ -84,6 +84,8 @@ ROUTES: Final = {
     ("GET", f"{_API}{_APP}"): Role.VIEWER,
     ("GET", f"{_API}{_APP}/rules"): Role.VIEWER,
     ("POST", f"{_API}{_APP}/rule-checks"): Role.AUTHOR,
+    ("POST", f"{_API}{_APP}/completions"): Role.AUTHOR,
+    ("POST", f"{_API}{_APP}/similar-events"): Role.AUTHOR,
     ("GET", f"{_API}{_RULE}"): Role.VIEWER,
     ("PUT", f"{_API}{_RULE}"): Role.PUBLISHER,
     ("POST", f"{_API}{_RULE}/mode"): Role.PUBLISHER,
