@@ -52,6 +52,9 @@ def list_pages(shown: Shown) -> list[str]:
         f"{shown.pages}/streams",
         f"{shown.pages}/streams/shop",
         f"{shown.pages}/releases",
+        f"{shown.pages}/new-release?name={quote(HOSTILE)}",
+        f"{shown.pages}/new-release?rule=seen@1&name={quote(HOSTILE)}",
+        f"{shown.pages}/new-release?rule={quote(HOSTILE)}",
         f"{shown.pages}/health",
     ]
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from headgate.web.problems import ProblemPlace
 from rulecore.explain.condition import Clause, show_value
 
 
@@ -305,6 +306,24 @@ class ReleaseValue(Value):
     status: Annotated[str, Field(description="accepted or rejected.")]
     reason: Annotated[str | None, Field(description="The reason of a rejection.")]
     rules: Annotated[tuple[ReleasedRule, ...], Field(description="Its rules.")]
+
+
+class DraftedRule(Value):
+    """A rule of a release that is not published yet."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    before: Annotated[int | None, Field(description="The version that is live now; null: none.")]
+    version: Annotated[int | None, Field(description="The version that the release would publish.")]
+    fields: Annotated[tuple[dict[str, JsonValue], ...], Field(description="Entries that change: path, old, new.")]
+    state: Annotated[tuple[dict[str, JsonValue], ...], Field(description="Its state: kept, new or dropped.")]
+
+
+class ReleaseDraftValue(Value):
+    """What a release of some versions would change."""
+
+    etag: Annotated[str, Field(description="For If-Match: it changes with every change of one of the rules.")]
+    problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes; with one, nothing is published.")]
+    rules: Annotated[tuple[DraftedRule, ...], Field(description="Its rules; none if there are mistakes.")]
 
 
 class OutcomeValue(Value):
