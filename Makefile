@@ -41,6 +41,11 @@ check: setup ## ruff, mypy, import-linter, and whether the reference pages are t
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy && $(VENV)/lint-imports
 	@$(VENV)/python -m tools.reference --check
 
+.PHONY: console-pictures
+console-pictures: setup ## the pictures of docs/console.md, from the journeys of tests/console
+	@mkdir -p docs/console
+	@HEADGATE_JOURNEY_PICTURES=docs/console $(VENV)/python -m pytest -q -n 0 tests/console
+
 .PHONY: reference
 reference: setup ## the pages of docs/reference, from the code
 	@$(VENV)/python -m tools.reference

@@ -57,12 +57,30 @@ def test_j1_a_rule_is_written_an_unknown_field_is_underlined_and_a_red_test_turn
     visitor.picture("j1-unknown-field")
     assert not MEASURES or min(times) < 300, times
     editor.fill(text.replace("amount: 500", "amount: 499"))
-    expect(page.locator(".under .line.failed .note")).to_have_text("✗ failed, no alert")
+    expect(page.locator(".under .line.failed .note")).to_contain_text("amount >= 500 is FALSE, amount 499.00")
+    expect(page.locator(".results .conditions")).to_contain_text("event 1: where is FALSE")
     visitor.picture("j1-red-test")
     editor.fill(text)
     expect(page.locator(".under .line.passed .note")).to_have_text("✓ passed, 1 alert: user_id u1")
     expect(page.locator(".results")).to_contain_text("gave user_id u1: u1 paid 500.00 EUR at once")
     visitor.picture("j1-green-test")
+    for amount in (700, 20):
+        shop.pay("alike", amount)
+    page.get_by_role("button", name="Search the newest events").click()
+    expect(page.locator(".similar .fits").first).to_contain_text("satisfies it")
+    expect(page.locator(".similar .near").first).to_contain_text("amount >= 500")
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+    visitor.picture("j1-events-like-this")
+    place = text.index("amount >=")
+    page.evaluate(
+        "at => { const a = document.getElementById('yaml'); a.focus(); a.setSelectionRange(at, at + 6); }", place
+    )
+    page.keyboard.type("am")
+    expect(page.get_by_role("option", name="amount")).to_have_attribute("aria-selected", "true")
+    visitor.picture("j1-completion", whole=False)
+    page.keyboard.press("Enter")
+    expect(editor).to_have_value(text)
+    expect(page.locator("#verdict")).to_have_text("Sound; 1 test passed")
 
 
 def test_j2_a_back_test_is_read_in_plots_and_an_alert_of_the_new_version_is_explained(
@@ -189,6 +207,54 @@ def test_j7_a_dead_letter_is_repaired_and_sent_again_exactly_once(shop: ConsoleS
     visitor.picture("j7-sent-once")
     (only,) = shop.replayed()
     assert b'"amount":900' in only
+
+
+def test_two_drafts_are_published_as_one_release(shop: ConsoleShop, visitor: Visitor) -> None:
+    for name in ("together-1", "together-2"):
+        shop.publish(payment_rule(name, 9_000))
+        shop.publish(payment_rule(name, 9_500, 2, mode="draft"))
+    page = visitor.page
+    visitor.open(f"{shop.home}/releases")
+    page.get_by_role("link", name="New release").click()
+    for name in ("together-1", "together-2"):
+        page.get_by_label(name).check()
+    visitor.picture("release-choice")
+    page.get_by_role("button", name="Review the release").click()
+    expect(page.locator(".released")).to_have_count(2)
+    expect(page.locator("td.added").first).to_contain_text("9500")
+    expect(page.locator(".released summary").first).to_have_text("Sound; 1 of 1 tests passed")
+    visitor.picture("release-review")
+    page.get_by_label("Name").fill("higher-limits")
+    page.get_by_label("Why").fill("fewer alerts")
+    page.get_by_role("button", name="Publish 2 rules").click()
+    expect(page.get_by_role("status").first).to_have_text("Release higher-limits: accepted")
+    visitor.picture("release-published")
+    for name in ("together-1", "together-2"):
+        (slot,) = shop.client.get(f"/api/v1{shop.home}/rules/{name}").json["slots"]
+        assert (slot["version"], slot["mode"]) == (3, "live")
+
+
+def test_a_person_takes_the_tour_or_leaves_it_and_it_does_not_come_back(shop: ConsoleShop, browser: Browser) -> None:
+    with visit(browser, shop.server, tour=True) as visitor:
+        page, tour = visitor.page, visitor.page.get_by_label("Tour of five steps")
+        visitor.open("/")
+        for step, title in enumerate(("What needs you", "The rules", "The workbench", "Alerts, live", "Keys for"), 1):
+            expect(tour).to_contain_text(title)
+            expect(tour).to_contain_text(f"{step} of 5")
+            assert visitor.violations() == []
+            page.get_by_role("button", name="Next" if step < 5 else "Done").click()
+        expect(tour).to_be_hidden()
+        visitor.open("/")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+        expect(tour).to_be_hidden()
+        page.keyboard.press("?")
+        page.get_by_role("button", name="Take the tour").click()
+        expect(tour).to_contain_text("1 of 5")
+        visitor.picture("tour", whole=False)
+        page.get_by_role("button", name="Leave the tour").click()
+        visitor.open(f"{shop.home}/rules")
+        visitor.open("/")
+        expect(tour).to_be_hidden()
 
 
 def test_j9_a_release_of_many_rules_is_rolled_back_in_one_step(shop: ConsoleShop, visitor: Visitor) -> None:

@@ -40,6 +40,8 @@ def pages(shop: ConsoleShop) -> dict[str, str]:
         "dead-letter": f"{shop.home}/dead-letters/{letter}",
         "releases": f"{shop.home}/releases",
         "release": f"{shop.home}/releases/looked-at-together",
+        "new-release": f"{shop.home}/new-release",
+        "release-review": f"{shop.home}/new-release?rule=looked-at@2",
         "lists": f"{shop.home}/lists",
         "streams": f"{shop.home}/streams",
         "stream": f"{shop.home}/streams/shop",

@@ -45,7 +45,11 @@ class ConsoleLimits(Document):
     body_bytes: Annotated[Positive, Field(description="Most bytes of a request's body.")] = 1 << 20
     page_rows: Annotated[Positive, Field(description="Most rows of a page of a list.")] = 200
     scan_records: Annotated[
-        Positive, Field(description="Most records of a topic that one search for alerts or dead letters reads.")
+        Positive,
+        Field(
+            description="Most records of a topic that one search for alerts or dead letters reads, and of all topics "
+            "of a rule one for events like it."
+        ),
     ] = 50_000
     explain_records: Annotated[Positive, Field(description="Most records of a topic that one explanation reads.")] = (
         200_000

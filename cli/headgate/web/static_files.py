@@ -16,6 +16,7 @@ _TYPES = {
     "tokens.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
     "workbench.js": "text/javascript; charset=utf-8",
+    "completion.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 

@@ -262,3 +262,72 @@ def test_who_may_not_publish_publishes_nothing(written: Written, role: Role, sta
         by_form = client.pages.form(f"/apps/{written.app}/publish", form)
     assert (refused.status, refused.json["code"], by_form.status) == (status, "not_allowed", 403)
     assert written.control() == before
+
+
+def _draft(written: Written, name: str, amount: int) -> None:
+    """Publish a live version of a rule, and a draft of the next one."""
+    assert written.publish(name, If_None_Match="*").status == 200
+    etag = written.client.get(f"{written.api}/{name}").headers["etag"]
+    text = write_rule(rule(name, 2, where=f"amount > {amount}", tests=[]))
+    made = written.client.json("PUT", f"{written.api}/{name}", {"yaml": text, "mode": "draft"}, If_Match=etag)
+    assert made.status == 200, made.text
+
+
+def test_drafts_of_several_rules_go_live_in_one_record(written: Written) -> None:
+    for name, amount in (("together-a", 10), ("together-b", 20)):
+        _draft(written, name, amount)
+    home, before = f"/api/v1/apps/{written.app}", written.control()
+    draft = written.client.get(f"{home}/release-draft?rule=together-a@2&rule=together-b@2")
+    assert draft.status == 200, draft.text
+    shown = [(one["rule"], one["before"], one["version"]) for one in draft.json["rules"]]
+    assert shown == [("together-a", 1, 3), ("together-b", 1, 3)]
+    changed = {one["path"]: (one["old"], one["new"]) for one in draft.json["rules"][0]["fields"]}
+    assert changed["where"] == ("amount > 1", "amount > 10")
+    body = {"name": "pair", "rules": ["together-a@2", "together-b@2"], "why": "both limits"}
+    assert written.client.json("POST", f"{home}/releases", body).status == 428
+    made = written.client.json(
+        "POST", f"{home}/releases", body, If_Match=draft.headers["etag"], Idempotency_Key="pair1"
+    )
+    assert (made.status, made.json["status"]) == (200, "accepted")
+    again = written.client.json(
+        "POST", f"{home}/releases", body, If_Match=draft.headers["etag"], Idempotency_Key="pair1"
+    )
+    assert (again.json["offset"], again.json["repeated"]) == (made.json["offset"], True)
+    assert written.control() == before + 1, "one record"
+    for name in ("together-a", "together-b"):
+        (slot,) = written.client.get(f"{written.api}/{name}").json["slots"]
+        assert (slot["slot"], slot["version"], slot["mode"]) == ("live", 3, "live")
+    (release,) = (one for one in [written.client.get(f"{home}/releases/pair").json])
+    assert [(one["rule"], one["before"], one["version"]) for one in release["rules"]] == shown
+    taken = written.client.json("POST", f"{home}/releases", body, If_Match=draft.headers["etag"])
+    assert taken.json["problems"][0]["path"] == "name"
+
+
+def test_a_release_of_a_rule_that_somebody_has_changed_meanwhile_is_refused(written: Written) -> None:
+    _draft(written, "raced", 10)
+    home = f"/api/v1/apps/{written.app}"
+    etag = written.client.get(f"{home}/release-draft?rule=raced@2").headers["etag"]
+    own = written.client.get(f"{written.api}/raced").headers["etag"]
+    assert written.publish("raced", 3, "amount > 99", If_Match=own).status == 200
+    before = written.control()
+    late = written.client.json("POST", f"{home}/releases", {"name": "late", "rules": ["raced@2"]}, If_Match=etag)
+    assert (late.status, late.json["code"], written.control()) == (412, "changed_meanwhile", before)
+    for wrong in (["raced@9"], ["raced"], ["raced@2", "raced@3"]):
+        query = "&".join(f"rule={one}" for one in wrong)
+        assert written.client.get(f"{home}/release-draft?{query}").status in (404, 422)
+
+
+def test_the_pages_of_a_release_choose_review_and_publish(written: Written) -> None:
+    _draft(written, "paged", 10)
+    pages = f"/apps/{written.app}"
+    assert 'value="paged@2"' in written.pages.get(f"{pages}/new-release").text
+    review = written.pages.get(f"{pages}/new-release?rule=paged@2").text
+    assert "version 1 becomes 3" in review
+    assert "amount &gt; 10" in review
+    form = {"rules": "paged@2", "name": "Wrong Name", "why": "x", "etag": "", "key": "p1"}
+    refused = written.pages.form(f"{pages}/releases", form)
+    assert (refused.status, "small letters" in refused.text) == (422, True)
+    action, entries = Forms(review).found["Publish 1 rule"]
+    made = written.pages.form(action, {**entries, "name": "paged-1", "why": "x"})
+    assert made.status == 303, made.text
+    assert "Release paged-1: accepted" in written.pages.get(made.headers["location"]).text

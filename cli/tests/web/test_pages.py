@@ -52,6 +52,9 @@ def list_pages(shown: Shown) -> list[str]:
         f"{shown.pages}/streams",
         f"{shown.pages}/streams/shop",
         f"{shown.pages}/releases",
+        f"{shown.pages}/new-release?name={quote(HOSTILE)}",
+        f"{shown.pages}/new-release?rule=seen@1&name={quote(HOSTILE)}",
+        f"{shown.pages}/new-release?rule={quote(HOSTILE)}",
         f"{shown.pages}/health",
     ]
 
@@ -64,7 +67,7 @@ def test_no_page_has_an_element_or_attribute_from_a_text(shown: Shown) -> None:
         elements = Elements(page.text).found
         assert not [tag for tag, _ in elements if tag in ("img", "iframe", "style", "object", "embed", "base")], path
         scripts = {a.get("src") for tag, a in elements if tag == "script"}
-        assert scripts <= {"/static/console.js", "/static/workbench.js"}, path
+        assert scripts <= {f"/static/{name}.js" for name in ("console", "workbench", "completion")}, path
         inline = [name for _, attributes in elements for name in attributes if name.startswith("on") or name == "style"]
         assert not inline, path
         links = [str(attributes.get("href", "")) for _, attributes in elements if attributes.get("href")]
@@ -91,9 +94,9 @@ def test_each_page_names_the_command_that_does_the_same(shown: Shown) -> None:
 
 def test_scripts_and_styles_are_small_and_change_their_tag_with_their_content(shown: Shown) -> None:
     size = 0
-    for name in ("console.js", "workbench.js", "console.css", "tokens.css", "icon.svg"):
+    for name in ("console.js", "workbench.js", "completion.js", "console.css", "tokens.css", "icon.svg"):
         answer = shown.browser.get(f"/static/{name}")
         size += len(answer.body)
         assert shown.browser.get(f"/static/{name}", If_None_Match=answer.headers["etag"]).status == 304
-    assert size < 60_000
+    assert size < 80_000
     assert shown.browser.get("/static/secrets.py").status == 404

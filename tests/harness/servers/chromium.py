@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 from collections.abc import Iterator
@@ -25,6 +26,36 @@ _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 _AXE = "async (tags) => (await axe.run(document, {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']}))"
 
 
+#: A folder for the pictures of docs/console.md (make console-pictures); None: they stay as they are.
+DOCS = os.environ.get("HEADGATE_JOURNEY_PICTURES")
+#: The pictures of the docs by the names that journeys give them.
+IN_DOCS = {
+    "page-overview-light": "overview",
+    "j1-completion": "completion",
+    "j1-red-test": "red-test",
+    "j1-events-like-this": "events-like-this",
+    "j2-back-test": "back-test",
+    "j3-trial": "trial",
+    "j4-review": "review",
+    "j6-why-not": "why-not",
+    "j7-repair": "dead-letter",
+    "j10-rules": "phone",
+    "release-review": "release",
+}
+#: Draws a picture and gives it as WebP: a tenth of the bytes.
+_TO_WEBP = """async (png) => {
+  const picture = new Image();
+  picture.src = `data:image/png;base64,${png}`;
+  await picture.decode();
+  const canvas = document.createElement("canvas");
+  canvas.width = picture.width, canvas.height = picture.height;
+  canvas.getContext("2d").drawImage(picture, 0, 0);
+  return canvas.toDataURL("image/webp", 0.8).split(",")[1];
+}"""
+#: The tour was left before; a page without an origin keeps nothing.
+_TOUR_LEFT = "try { localStorage.setItem('headgate-tour', 'left'); } catch { }"
+
+
 @dataclass
 class Visitor:
     """A person in a browser. ``complaints``: errors and warnings of the browser's console."""
@@ -43,7 +74,12 @@ class Visitor:
         """Keep a picture of the whole page, or of what is in view."""
         PICTURES.mkdir(parents=True, exist_ok=True)
         self.page.evaluate("scrollTo(0, 0)")
-        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)
+        png = self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)
+        if DOCS is not None and name in IN_DOCS:
+            empty = self.page.context.new_page()
+            webp = str(empty.evaluate(_TO_WEBP, base64.b64encode(png).decode()))
+            empty.close()
+            (Path(DOCS) / f"{IN_DOCS[name]}.webp").write_bytes(base64.b64decode(webp))
 
     def theme(self, theme: Theme) -> None:
         """Prefer dark or light."""
@@ -81,10 +117,18 @@ def open_browser() -> Iterator[Browser]:
 
 @contextmanager
 def visit(
-    browser: Browser, server: ConsoleServer, size: tuple[int, int] = DESKTOP, theme: Theme = "light"
+    browser: Browser,
+    server: ConsoleServer,
+    size: tuple[int, int] = DESKTOP,
+    theme: Theme = "light",
+    *,
+    tour: bool = False,
 ) -> Iterator[Visitor]:
-    """Open the console's printed address as a new person. Fails in the end if the browser has complained."""
+    """Open the console's printed address as a new person. Fails in the end if the browser has complained. ``tour``:
+    the person has not taken or left the tour yet."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
+    if not tour:
+        context.add_init_script(_TOUR_LEFT)
     context.set_default_timeout(_WAIT_MS)
     visitor = Visitor(context.new_page(), server)
     visitor.page.on("console", lambda one: visitor.complaints.append(f"{one.type}: {one.text}"))

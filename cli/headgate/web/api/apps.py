@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from headgate.web.api.rules import ChangeBody, TheChange, answer_outcome
-from headgate.web.changes.release import roll_back_release
+from headgate.web.changes.release import MOST_RULES, draft_release, publish_release, roll_back_release
 from headgate.web.context import ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
 from headgate.web.state.releases import find_release
@@ -18,8 +20,10 @@ from headgate.web.state.values import (
     AppValue,
     ChangePage,
     ChangeValue,
+    DraftedRule,
     ListValue,
     OutcomeValue,
+    ReleaseDraftValue,
     ReleaseValue,
     StreamValue,
 )
@@ -27,6 +31,15 @@ from headgate.web.state.values import (
 ROUTER = APIRouter(prefix="/api/v1/apps", tags=["apps"])
 Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
 Before = Annotated[int | None, Query(ge=0, description="`next` of the page before.")]
+
+
+class NewRelease(ChangeBody):
+    """Versions that are to go live together."""
+
+    name: Annotated[str, Field(max_length=80, description="Name of the release.")]
+    rules: Annotated[
+        tuple[str, ...], Field(min_length=1, max_length=MOST_RULES, description="RULE@VERSION, of each rule.")
+    ]
 
 
 @ROUTER.get("")
@@ -79,6 +92,38 @@ def read_release(app: TheApp, release: str, response: Response) -> ReleaseValue:
     found = find_release(app.snapshot(), release)
     response.headers["ETag"] = found.etag
     return found
+
+
+@ROUTER.get("/{app}/release-draft")
+def read_release_draft(
+    app: TheApp,
+    response: Response,
+    rule: Annotated[list[str], Query(min_length=1, max_length=MOST_RULES, description="RULE@VERSION, of each.")],
+) -> ReleaseDraftValue:
+    """Return what a release of these versions would change. The answer has the ETag of its publication."""
+    draft = draft_release(app.snapshot(), rule)
+    response.headers["ETag"] = draft.etag
+    return ReleaseDraftValue(
+        etag=draft.etag,
+        problems=draft.problems,
+        rules=tuple(
+            DraftedRule(
+                rule=one.rule,
+                before=one.old_version,
+                version=one.new_version,
+                fields=tuple(asdict(field) for field in one.fields),
+                state=tuple(asdict(part) for part in one.state),
+            )
+            for one in draft.reviews
+        ),
+    )
+
+
+@ROUTER.post("/{app}/releases")
+def publish_new_release(app: TheApp, body: NewRelease, change: TheChange, response: Response) -> OutcomeValue:
+    """Publish versions again, live, as one release, as `headgate rules release` does."""
+    outcome = publish_release(app.reader, body.name, body.rules, change.terms(body), app.proposals.key)
+    return answer_outcome(response, outcome)
 
 
 @ROUTER.post("/{app}/releases/{release}/rollback")

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.web.changes.check import CheckValue, check_with_tests, run_tests
+from headgate.web.changes.check import CheckValue, check_text, check_with_tests, run_tests
+from headgate.web.changes.complete import complete
 from headgate.web.changes.publish import NEW, Terms
 from headgate.web.context import TheApp, TheConsole, TheSession
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
@@ -18,7 +19,16 @@ from headgate.web.state.rule_views import (
     newest_document,
     select_versions,
 )
-from headgate.web.state.values import DocumentValue, OutcomeValue, RulePage, RuleValue, TestValue, VersionValue
+from headgate.web.state.values import (
+    CompletionsValue,
+    DocumentValue,
+    OutcomeValue,
+    RulePage,
+    RuleValue,
+    SimilarValue,
+    TestValue,
+    VersionValue,
+)
 from rulecore.documents.status import StatusKind
 
 ROUTER = APIRouter(prefix="/api/v1/apps/{app}", tags=["rules"])
@@ -44,6 +54,21 @@ class RuleCheck(RuleText):
     """A rule to check."""
 
     tests: Annotated[bool, Field(description="Run its tests too; false while it is being typed.")] = True
+
+
+class RulePlace(RuleText):
+    """A place in the text of a rule."""
+
+    line: Annotated[int, Field(ge=1, description="Line, from 1.")]
+    column: Annotated[int, Field(ge=1, description="Column, from 1, before which the cursor is.")]
+
+
+class SimilarBody(RuleText):
+    """A rule, and where to search on."""
+
+    before: Annotated[
+        dict[str, int] | None, Field(max_length=10_000, description="`next` of the answer before; null: the newest.")
+    ] = None
 
 
 class ChangeBody(_Body):
@@ -133,6 +158,27 @@ def list_rules(
 def check_rule(app: TheApp, console: TheConsole, body: RuleCheck) -> CheckValue:
     """Check a rule without publishing it: mistakes with line and column, cost, and its tests."""
     return check_with_tests(app.snapshot(), body.yaml, console.working, tests=body.tests)
+
+
+@ROUTER.post("/completions")
+def complete_rule(app: TheApp, body: RulePlace) -> CompletionsValue:
+    """Return what fits at a place of a rule's text: entries, fields, functions, lists, streams."""
+    return complete(app.snapshot(), body.yaml, body.line, body.column)
+
+
+@ROUTER.post("/similar-events")
+def find_similar_events(app: TheApp, console: TheConsole, body: SimilarBody) -> SimilarValue:
+    """Search a piece of the newest records of a rule's topics for events that satisfy its condition, or all of its
+    clauses but one. Nothing is kept: `next` is where to go on."""
+    from headgate.web.changes.similar import SimilarSearch, find_similar
+
+    snapshot = app.snapshot()
+    checked = check_text(snapshot, body.yaml)
+    checked.require()
+    assert checked.compiled is not None, "it has no mistakes"
+    search = SimilarSearch(app.kafka, app.app, snapshot, checked.compiled, console.settings.limits.scan_records)
+    with console.working():
+        return find_similar(search, body.before)
 
 
 @ROUTER.get("/rules/{rule}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -13,12 +13,13 @@ from pydantic import Field
 
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import Snapshot
-from headgate.web.state.values import TestValue, Value
+from headgate.web.state.values import ClauseValue, ConditionValue, TestValue, Value
 from rulecore.check import CheckReport, check_rules
-from rulecore.compile.rule import CompiledRule
+from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.loading import LoadedRule, load_text
-from rulecore.documents.rule import Rule
+from rulecore.documents.rule import Rule, RuleTest
 from rulecore.documents.yaml_reader import Problem
+from rulecore.errors import RuleError, RuleSetError
 from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
@@ -131,9 +132,29 @@ def run_tests(snapshot: Snapshot, rule: Rule, loaded: LoadedRule | None = None) 
             diff=result.diff,
             seen=tuple({name: alert[name] for name in _SEEN if name in alert} for alert in result.alerts[:_MOST_SEEN]),
             line=None if loaded is None else loaded.document.place(("tests", number)).line,
+            why=() if result.passed else _trace(snapshot, rule, rule.tests[number]),
         )
         for number, result in enumerate(results)
     )
+
+
+def _trace(snapshot: Snapshot, rule: Rule, test: RuleTest) -> tuple[ConditionValue, ...]:
+    """Return the rule's conditions on the events of a test; none if one is no event, which the result says."""
+    from rulecore.explain.rule_tests import trace_test
+
+    rules, lists = snapshot.history.rules, snapshot.history.lists
+    with suppress(RuleError, RuleSetError):
+        traces = trace_test(compile_rule(rule, rules.streams, RuleLimits(), lists.types()), test, rules.streams, lists)
+        return tuple(
+            ConditionValue(
+                event=one.event,
+                condition=one.condition,
+                truth=one.clause.truth.value,
+                clauses=tuple(ClauseValue.of(leaf) for leaf in one.clause.leaves()),
+            )
+            for one in traces
+        )
+    return ()
 
 
 def warm_tests() -> None:

@@ -68,7 +68,7 @@ class RuleWriter:
                 message = f"version {found.version} is not above {newest}, the newest; write version: {newest + 1}"
                 where = ProblemPlace(line=place.line, column=place.column, path="version", message=message)
                 raise ProblemError(422, ProblemCode.INVALID_RULE, message, [where])
-            return found if mode is None else _in_mode(found, mode)
+            return found if mode is None else in_mode(found, mode)
 
         return self._change(rule_id, f"publish {mode} {text}", rule, terms)
 
@@ -81,7 +81,7 @@ class RuleWriter:
         def rule(snapshot: Snapshot) -> Rule:
             chosen = snapshot.history.documents[rule_id, _choose_version(snapshot, rule_id, mode, version)]
             numbered = chosen.model_copy(update={"version": snapshot.history.newest(rule_id) + 1})
-            return _in_mode(numbered, mode)
+            return in_mode(numbered, mode)
 
         return self._change(rule_id, f"mode {mode} {version}", rule, terms)
 
@@ -238,7 +238,8 @@ def _choose_version(snapshot: Snapshot, rule_id: str, mode: str, version: int | 
     return meant[0].version
 
 
-def _in_mode(rule: Rule, mode: str) -> Rule:
+def in_mode(rule: Rule, mode: str) -> Rule:
+    """Return the rule in another mode. ``ProblemError`` if there is no such mode."""
     try:
         changed = rule.model_copy(update={"mode": parse_mode(mode)})
     except ValueError as error:

@@ -1,24 +1,135 @@
-"""Rolls a release back: all its rules as they were before it, in one release, as ``headgate rules rollback --release``
-does."""
+"""Releases: changed rules that go live together, and the way back, as the commands ``headgate rules release`` and
+``rollback --release`` do. All rules of a release take effect in one cut, or none does."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from headgate.rules.publish import ControlChange, release_changes
 from headgate.rules.signing import KeyHolder
+from headgate.rules.yaml_text import yaml_text
+from headgate.web.changes.check import CheckedRule, check_text
 from headgate.web.changes.propose import sign_for
-from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_scope, write_once
-from headgate.web.problems import ProblemCode, ProblemError
+from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_scope, in_mode, write_once
+from headgate.web.changes.review import Review, review_together
+from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace, not_found
 from headgate.web.state.app_reader import AppReader, Snapshot
-from headgate.web.state.releases import find_release
-from headgate.web.state.values import OutcomeValue
+from headgate.web.state.releases import find_release, list_releases
+from headgate.web.state.rule_views import find_etag, list_versions
+from headgate.web.state.values import OutcomeValue, VersionValue
+from rulecore.documents.rule import Rule, RuleMode
+from rulecore.documents.slots import Slot
 from rulecore.documents.status import Subject
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import revert_release
 
+MOST_RULES = 100  # of a release that is put together here; the command publishes any number
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 _NAME_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseDraft:
+    """Versions that are to go live together. ``rules``: as they will be published; ``etag``: changes with each change
+    of one of them."""
+
+    chosen: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    checks: tuple[CheckedRule, ...]
+    reviews: tuple[Review, ...]
+    etag: str
+
+    @property
+    def problems(self) -> tuple[ProblemPlace, ...]:
+        """The mistakes of its rules, such as a field that their stream no longer has."""
+        return tuple(
+            ProblemPlace.of(one).model_copy(update={"path": f"{rule.id}: {one.path}"})
+            for rule, checked in zip(self.rules, self.checks, strict=True)
+            for one in checked.problems
+        )
+
+
+def list_changed(snapshot: Snapshot) -> list[VersionValue]:
+    """Return the versions that a release could make live: drafts, those on trial and those that wait."""
+    waiting = [one for one in list_versions(snapshot) if one.slot != Slot.LIVE.value]
+    return sorted(waiting, key=lambda one: (one.rule, one.version))
+
+
+def draft_release(snapshot: Snapshot, chosen: Sequence[str]) -> ReleaseDraft:
+    """Return a release of versions. ``chosen``: ``RULE@VERSION`` of each. ``ProblemError`` if one is not there."""
+    names = tuple(dict.fromkeys(chosen))
+    if not 0 < len(names) <= MOST_RULES:
+        raise _invalid("rules", f"choose 1 to {MOST_RULES} versions; headgate rules release publishes any number")
+    rules = tuple(_going_live(snapshot, name) for name in names)
+    if len({one.id for one in rules}) < len(rules):
+        raise _invalid("rules", "a rule is chosen in two versions; choose one of them")
+    checks = tuple(check_text(snapshot, yaml_text(one)) for one in rules)
+    sound = not any(one.problems for one in checks)
+    state = " ".join(f"{name}={find_etag(snapshot, rule.id)}" for name, rule in zip(names, rules, strict=True))
+    etag = f'"d{hashlib.blake2b(state.encode(), digest_size=12).hexdigest()}"'
+    return ReleaseDraft(names, rules, checks, tuple(review_together(snapshot, rules)) if sound else (), etag)
+
+
+def publish_release(
+    reader: AppReader, name: str, chosen: Sequence[str], terms: Terms, key: KeyHolder | None = None
+) -> OutcomeValue:
+    """Publish versions again, live, as one release. ``ProblemError`` if one was changed since it was read, has
+    mistakes, or the app rejects it. ``key``: signs it for its author, as a proposal."""
+
+    def changes(snapshot: Snapshot) -> list[ControlChange]:
+        if _NAME.fullmatch(name) is None:
+            raise _invalid("name", "up to 80 small letters, digits and . _ -, a letter or digit first")
+        if any(one.name == name for one in list_releases(snapshot)):
+            raise _invalid("name", f"there is a release {name}; choose another name")
+        draft = draft_release(snapshot, chosen)
+        if terms.etag is None:
+            detail = f"send If-Match: {draft.etag}, the ETag of what you have read"
+            raise ProblemError(428, ProblemCode.NO_PRECONDITION, detail)
+        if terms.etag != draft.etag:
+            detail = f"one of the rules was changed meanwhile; the ETag is now {draft.etag}"
+            raise ProblemError(412, ProblemCode.CHANGED_MEANWHILE, detail, headers={"ETag": draft.etag})
+        if draft.problems:
+            detail = "the rules have mistakes; nothing was published"
+            raise ProblemError(422, ProblemCode.INVALID_RULE, detail, draft.problems)
+        for rule in draft.rules:
+            check_scope(snapshot, rule, terms.by)
+        return _records(snapshot, name, draft.rules, (), terms, key)
+
+    digest = change_digest(f"release {name}", f"publish {' '.join(chosen)}")
+    offset, repeated = write_once(reader, terms, digest, changes)
+    changed = (Subject.RELEASE, name) if key is None else (Subject.PROPOSAL, _proposal_at(reader, offset))
+    return await_outcome(reader, changed, offset, terms, repeated=repeated)
+
+
+def _going_live(snapshot: Snapshot, chosen: str) -> Rule:
+    """Return a version as it goes live: under the next number of its rule."""
+    rule, _, version = chosen.rpartition("@")
+    found = snapshot.history.documents.get((rule, int(version) if version.isdecimal() else 0))
+    if found is None:
+        raise not_found(f"app {snapshot.app} has no version {chosen}; a version is RULE@VERSION")
+    numbered = found.model_copy(update={"version": snapshot.history.newest(rule) + 1})
+    return in_mode(numbered, RuleMode.LIVE.value)
+
+
+def _records(
+    snapshot: Snapshot, name: str, rules: Sequence[Rule], deleted: Sequence[str], terms: Terms, key: KeyHolder | None
+) -> list[ControlChange]:
+    """Return the control records of a release; with a key a signed proposal of its rules."""
+    if key is None:
+        return [*release_changes(name, rules, deleted)]
+    held = snapshot.history.rules.rules
+    gone = [one.rule for place, one in held.items() if place.rule in deleted]
+    signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone])
+    return [signing.proposal_change(rules, deleted, terms.why or "", int(time.time() * 1000))]
+
+
+def _invalid(path: str, message: str) -> ProblemError:
+    place = ProblemPlace(path=path, message=message)
+    return ProblemError(422, ProblemCode.INVALID_REQUEST, f"{path}: {message}", [place])
 
 
 def roll_back_release(reader: AppReader, name: str, terms: Terms, key: KeyHolder | None = None) -> OutcomeValue:
@@ -40,10 +151,7 @@ def roll_back_release(reader: AppReader, name: str, terms: Terms, key: KeyHolder
         gone = [one.rule for place, one in held.items() if place.rule in deleted]
         for rule in (*rules, *gone):
             check_scope(snapshot, rule, terms.by)
-        if key is None:
-            return [*release_changes(undo, rules, deleted)]
-        signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone])
-        return [signing.proposal_change(rules, deleted, terms.why or "", int(time.time() * 1000))]
+        return _records(snapshot, undo, rules, deleted, terms, key)
 
     offset, repeated = write_once(reader, terms, change_digest(f"release {name}", "roll back"), changes)
     changed = (Subject.RELEASE, undo) if key is None else (Subject.PROPOSAL, _proposal_at(reader, offset))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -58,7 +58,7 @@ def review(snapshot: Snapshot, checked: CheckedRule) -> Review:
     if checked.problems:
         return Review(rule.id, None if old is None else old.version, rule.version, text, rule.mode_text)
     others = [] if old is None else [old]
-    others += _sharing(snapshot, rule)
+    others += _sharing(snapshot, rule, {rule.id})
     (found,) = (one for one in diff(others, [rule], snapshot.history.rules.streams) if one.rule == rule.id)
     return Review(
         rule.id,
@@ -71,12 +71,32 @@ def review(snapshot: Snapshot, checked: CheckedRule) -> Review:
     )
 
 
-def _sharing(snapshot: Snapshot, rule: Rule) -> list[Rule]:
+def review_together(snapshot: Snapshot, rules: Sequence[Rule]) -> list[Review]:
+    """Compare rules that are to take effect together with their live versions."""
+    live = {one.id: held.rule for one in rules if (held := snapshot.history.rules.live(one.id)) is not None}
+    ids = {one.id for one in rules}
+    others = {one.id: one for rule in rules for one in _sharing(snapshot, rule, ids)}
+    found = {one.rule: one for one in diff([*others.values(), *live.values()], rules, snapshot.history.rules.streams)}
+    return [
+        Review(
+            rule.id,
+            found[rule.id].old_version,
+            rule.version,
+            yaml_text(live[rule.id]) if rule.id in live else "",
+            rule.mode_text,
+            tuple(_field(one) for one in found[rule.id].fields),
+            tuple(_state(one) for one in found[rule.id].state),
+        )
+        for rule in rules
+    ]
+
+
+def _sharing(snapshot: Snapshot, rule: Rule, without: Collection[str]) -> list[Rule]:
     """Return the other rules that may share state with this one: of its input and its key. An event rule has none."""
     if rule.kind is RuleKind.EVENT:
         return []
     held = (one.rule for one in snapshot.history.rules.rules.values())
-    return [one for one in held if one.id != rule.id and _place(one) == _place(rule)]
+    return [one for one in held if one.id not in without and _place(one) == _place(rule)]
 
 
 def _place(rule: Rule) -> tuple[object, ...]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from urllib.parse import urlencode
 
 from pydantic import JsonValue
 
+from headgate.rules.yaml_text import yaml_text
 from headgate.web.changes.check import CheckValue
+from headgate.web.changes.release import ReleaseDraft
 from headgate.web.changes.review import Review
 from headgate.web.pages import marks, plots
 from headgate.web.pages.frame import Frame
@@ -172,6 +175,28 @@ def release_page(frame: Frame, release: ReleaseValue, diffs: Mapping[str, Sequen
     deleted = sum(one.before is None for one in release.rules)
     counts = {"deleted": deleted, "restored": len(release.rules) - deleted}
     return render("release.html", frame=frame, release=release, diffs=diffs, key=key, counts=counts)
+
+
+def new_release_page(
+    frame: Frame,
+    waiting: Sequence[VersionValue],
+    draft: ReleaseDraft | None,
+    checks: Sequence[CheckValue],
+    words: Mapping[str, str],
+    problem: ProblemDocument | None = None,
+) -> str:
+    """Render the choice of the rules of a release; with a draft what it would change. ``waiting``: what can be chosen;
+    ``checks``: of each rule of the draft; ``words``: name, reason and key of the form."""
+    shown = [] if draft is None else [*zip_longest(draft.rules, draft.reviews, checks)]
+    changed = [one for _, one, _ in shown if one is not None and one.old_text]
+    diffs = {one.rule: marks.diff_lines(one.old_text, _as_yaml(draft, one)) for one in changed}
+    values = {"waiting": waiting, "draft": draft, "shown": shown, "diffs": diffs, "words": words, "problem": problem}
+    return render("new_release.html", frame=frame, **values)
+
+
+def _as_yaml(draft: ReleaseDraft | None, one: Review) -> str:
+    rules = () if draft is None else draft.rules
+    return next((yaml_text(rule) for rule in rules if rule.id == one.rule), "")
 
 
 def backtest_page(frame: Frame, job: BacktestValue) -> str:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 import orjson
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import JsonValue
 
 from headgate.rules.yaml_text import yaml_text
+from headgate.web.access.rights import ConsoleSession
 from headgate.web.api.runs import start_job
+from headgate.web.changes.check import CheckValue, check_with_tests
 from headgate.web.changes.explain import Question, explain
-from headgate.web.changes.release import roll_back_release
+from headgate.web.changes.release import MOST_RULES, draft_release, list_changed, publish_release, roll_back_release
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.pages import html, marks
 from headgate.web.pages.forms import Form, read_terms
 from headgate.web.pages.routes import make_frame, new_key
-from headgate.web.problems import ProblemError, not_found
+from headgate.web.problems import ProblemDocument, ProblemError, not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.releases import find_release, list_releases
-from headgate.web.state.values import ComparedAlert, ReleaseValue
+from headgate.web.state.values import ComparedAlert, OutcomeValue, ReleaseValue
 from rulecore.documents.rule import Rule
 from rulecore.documents.status import StatusKind
 from streamcore.errors import StreamError
@@ -52,15 +54,64 @@ def release_page(app: TheApp, release: str, console: TheConsole, session: TheSes
     return html.release_page(frame, found, _differences(snapshot, found), new_key())
 
 
-@ROUTER.post("/releases/{release}/rollback")
-def undo_release(app: TheApp, release: str, form: Form, console: TheConsole, session: TheSession) -> Response:
-    """Publish the rules before a release again, in one step."""
-    outcome = roll_back_release(app.reader, release, read_terms(console, session, form), app.proposals.key)
+@ROUTER.get("/new-release")
+def new_release_page(
+    app: TheApp,
+    console: TheConsole,
+    session: TheSession,
+    rule: Annotated[list[str] | None, Query(max_length=MOST_RULES)] = None,
+    name: str = "",
+) -> str:
+    """Show what a release could make live; with rules what it would change."""
+    return _new_release(console, session, app, rule or [], {"name": name, "why": "", "key": new_key()}, None)
+
+
+@ROUTER.post("/releases")
+def publish_new_release(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
+    """Publish the versions of the form as one release; show them again with the reason if that is refused."""
+    chosen, name = form.get("rules", "").split(), form.get("name", "").strip()
+    try:
+        outcome = publish_release(app.reader, name, chosen, read_terms(console, session, form), app.proposals.key)
+    except ProblemError as error:
+        words = {"name": name, "why": form.get("why", ""), "key": form.get("key", "")}
+        return HTMLResponse(_new_release(console, session, app, chosen, words, error.document), error.status)
+    return _to_release(app, outcome)
+
+
+def _new_release(
+    console: Console,
+    session: ConsoleSession,
+    app: ShownApp,
+    chosen: list[str],
+    words: dict[str, str],
+    problem: ProblemDocument | None,
+) -> str:
+    snapshot = app.snapshot()
+    draft = draft_release(snapshot, chosen) if chosen else None
+    checks = [] if draft is None else [_check(console, snapshot, one) for one in draft.rules]
+    command = f"headgate rules release {words['name'] or 'NAME'} FILES --app {app.name} --why REASON"
+    frame = make_frame(console, session, app.name, "releases", "New release", command)
+    return html.new_release_page(frame, list_changed(snapshot), draft, checks, words, problem)
+
+
+def _check(console: Console, snapshot: Snapshot, rule: Rule) -> CheckValue:
+    return check_with_tests(snapshot, yaml_text(rule), console.working)
+
+
+def _to_release(app: ShownApp, outcome: OutcomeValue) -> Response:
+    """Return the way to the page of a release, or of the proposal that it has become."""
     home = f"/apps/{quote(app.name)}"
     if outcome.status == StatusKind.PROPOSED:
         return RedirectResponse(f"{home}/access?decided={outcome.offset}", status_code=303)
     address = f"{home}/releases/{quote(outcome.rule, safe='')}?changed={outcome.offset}"
     return RedirectResponse(address, status_code=303)
+
+
+@ROUTER.post("/releases/{release}/rollback")
+def undo_release(app: TheApp, release: str, form: Form, console: TheConsole, session: TheSession) -> Response:
+    """Publish the rules before a release again, in one step."""
+    terms = read_terms(console, session, form)
+    return _to_release(app, roll_back_release(app.reader, release, terms, app.proposals.key))
 
 
 def _differences(snapshot: Snapshot, release: ReleaseValue) -> dict[str, list[marks.DiffLine]]:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from headgate.web.problems import ProblemPlace
+from rulecore.explain.condition import Clause, show_value
+
 
 class Value(BaseModel):
     """A value of the API: immutable, every entry described."""
@@ -230,6 +233,31 @@ class DeadLetterPage(Page):
     read: Annotated[int, Field(description="Records that were read for the counts.")]
 
 
+class ClauseValue(Value):
+    """A clause of a condition, with the values that it saw."""
+
+    text: Annotated[str, Field(description="The clause, such as `amount >= 500`.")]
+    truth: Annotated[str, Field(description="TRUE, FALSE or NULL.")]
+    decided: Annotated[bool, Field(description="Whether the truth of the whole condition depends on it.")]
+    values: Annotated[Mapping[str, str], Field(description="What its columns and computed parts were.")] = {}
+    note: Annotated[str, Field(description="Why it is NULL.")] = ""
+
+    @classmethod
+    def of(cls, clause: Clause) -> ClauseValue:
+        """Return a clause without parts as a value."""
+        values = {one.text: show_value(one.value, one.type) for one in clause.seen}
+        return cls(text=clause.text, truth=clause.truth.value, decided=clause.decided, values=values, note=clause.note)
+
+
+class ConditionValue(Value):
+    """A condition of a rule on an event of a test."""
+
+    event: Annotated[int, Field(description="Number of the event in the test, from 1.")]
+    condition: Annotated[str, Field(description="where, having, expect or step NAME.")]
+    truth: Annotated[str, Field(description="TRUE, FALSE or NULL.")]
+    clauses: Annotated[tuple[ClauseValue, ...], Field(description="Its clauses, in the order of the text.")]
+
+
 class TestValue(Value):
     """The result of one test of a rule."""
 
@@ -242,6 +270,10 @@ class TestValue(Value):
         tuple[dict[str, JsonValue], ...], Field(description="The alerts that it gave: key, message and values of each.")
     ] = ()
     line: Annotated[int | None, Field(description="Line of the test in the document.")] = None
+    why: Annotated[
+        tuple[ConditionValue, ...],
+        Field(description="Of a failed test: the conditions on its events, with the values."),
+    ] = ()
 
 
 class ReplayValue(Value):
@@ -276,6 +308,24 @@ class ReleaseValue(Value):
     status: Annotated[str, Field(description="accepted or rejected.")]
     reason: Annotated[str | None, Field(description="The reason of a rejection.")]
     rules: Annotated[tuple[ReleasedRule, ...], Field(description="Its rules.")]
+
+
+class DraftedRule(Value):
+    """A rule of a release that is not published yet."""
+
+    rule: Annotated[str, Field(description="Id of the rule.")]
+    before: Annotated[int | None, Field(description="The version that is live now; null: none.")]
+    version: Annotated[int | None, Field(description="The version that the release would publish.")]
+    fields: Annotated[tuple[dict[str, JsonValue], ...], Field(description="Entries that change: path, old, new.")]
+    state: Annotated[tuple[dict[str, JsonValue], ...], Field(description="Its state: kept, new or dropped.")]
+
+
+class ReleaseDraftValue(Value):
+    """What a release of some versions would change."""
+
+    etag: Annotated[str, Field(description="For If-Match: it changes with every change of one of the rules.")]
+    problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes; with one, nothing is published.")]
+    rules: Annotated[tuple[DraftedRule, ...], Field(description="Its rules; none if there are mistakes.")]
 
 
 class OutcomeValue(Value):
@@ -590,3 +640,48 @@ class SavepointValue(Value):
     settled: Annotated[bool, Field(description="Whether all output of its cuts is written.")]
     rows: Annotated[int, Field(description="Rows of state.")]
     bytes: Annotated[int, Field(description="Bytes of state.")]
+
+
+class CompletionValue(Value):
+    """A text that would fit where a person types."""
+
+    text: Annotated[str, Field(description="The text that replaces the word at the cursor.")]
+    label: Annotated[str, Field(description="Its name.")]
+    kind: Annotated[str, Field(description="field, function, keyword, list, stream, rule, entry or value.")]
+    detail: Annotated[str, Field(description="The type of a field, the usage of a function, ...")] = ""
+    about: Annotated[str, Field(description="One line about it.")] = ""
+
+
+class CompletionsValue(Value):
+    """What fits at a place of a rule's text."""
+
+    start: Annotated[int, Field(description="Column, from 1, at which the word to replace begins.")]
+    options: Annotated[tuple[CompletionValue, ...], Field(description="The texts that fit, the best first.")]
+
+
+class SimilarEventValue(Value):
+    """An event that satisfies a rule's condition, or all of its clauses but one."""
+
+    at: Annotated[str, Field(description="topic:partition:offset")]
+    time_ms: Annotated[int, Field(description="Its event time, in epoch milliseconds.")]
+    condition: Annotated[str, Field(description="where, expect or step NAME.")]
+    satisfied: Annotated[bool, Field(description="Whether the whole condition is TRUE.")]
+    clauses: Annotated[tuple[ClauseValue, ...], Field(description="The clauses that are not TRUE, with the values.")]
+    values: Annotated[Mapping[str, str], Field(description="The fields of the event that are not NULL.")]
+
+
+class SimilarValue(Value):
+    """Events like those that a rule is about, among some records of its topics, read from the newest on."""
+
+    events: Annotated[tuple[SimilarEventValue, ...], Field(description="The newest of them.")]
+    read: Annotated[int, Field(description="Records that were read.")]
+    left: Annotated[int, Field(description="Records that are left to read within the limit.")]
+    decoded: Annotated[int, Field(description="Events among them.")]
+    satisfied: Annotated[int, Field(description="Events that satisfy a condition of the rule.")]
+    near: Annotated[int, Field(description="Events that satisfy all clauses but one.")]
+    candidates: Annotated[
+        int | None, Field(description="Events that the index would pass to the rule: its cost. Null: it has no index.")
+    ]
+    next: Annotated[
+        Mapping[str, int] | None, Field(description="`before` of the next request; null: all was read.")
+    ] = None

@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const THEME = "headgate-theme";
+  const TOUR = "headgate-tour"; // the step of the tour, or "left"
   const root = document.documentElement;
   const stored = () => { try { return localStorage.getItem(THEME); } catch { return null; } };
   const setTheme = (name) => {
@@ -119,9 +120,43 @@
     addEventListener("pagehide", () => source.close());
   };
 
+  /* The tour begins on the overview, goes from page to page, and stays away when it was left or has ended. */
+  const keep = (step) => { try { localStorage.setItem(TOUR, step); } catch { /* private window */ } };
+  const tour = (begin) => {
+    const box = document.getElementById("tour");
+    const steps = [...box.querySelectorAll("li")];
+    let kept = "left";
+    try { kept = localStorage.getItem(TOUR) ?? "0"; } catch { /* nothing is kept: no tour that would come back */ }
+    if (begin) kept = "0";
+    const show = (step) => {
+      keep(step);
+      if (steps[step].dataset.at !== location.pathname) { location.assign(steps[step].dataset.at); return; }
+      steps.forEach((one, index) => { one.hidden = index !== step; });
+      box.querySelector(".at").textContent = step + 1;
+      box.querySelector("[data-tour=back]").hidden = step === 0;
+      box.querySelector("[data-tour=next]").textContent = step === steps.length - 1 ? "Done" : "Next";
+      box.querySelector("[data-tour=leave]").hidden = step === steps.length - 1;
+      box.hidden = false;
+    };
+    const leave = () => { keep("left"); box.hidden = true; };
+    box.onclick = (event) => {
+      const what = event.target.dataset.tour;
+      const step = steps.findIndex((one) => !one.hidden);
+      if (what === "leave" || what === "next" && step === steps.length - 1) leave();
+      else if (what) show(step + (what === "next" ? 1 : -1));
+    };
+    box.onkeydown = (event) => { if (event.key === "Escape") leave(); };
+    const step = Number(kept);
+    if (!(step >= 0 && step < steps.length)) return;
+    if (begin || steps[step].dataset.at === location.pathname) show(step);
+  };
+
   addEventListener("DOMContentLoaded", () => {
+    tour(false);
     document.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", () => {
-      if (button.dataset.do === "theme") nextTheme(); else dialog()?.showModal();
+      if (button.dataset.do === "theme") nextTheme();
+      else if (button.dataset.do === "tour") { dialog()?.close(); tour(true); }
+      else dialog()?.showModal();
     }));
     document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", async () => {
       await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);

@@ -57,7 +57,8 @@ addEventListener("DOMContentLoaded", () => {
     if (warned) return make("span", "note warn", warned.message);
     const test = state.tests.find((one) => one.line === number);
     if (!test) return null;
-    const seen = test.seen.length ? `${test.seen.length} ${test.seen.length === 1 ? "alert" : "alerts"}: ${words(test.seen[0].key)}` : "no alert";
+    const missed = test.why.flatMap((one) => one.clauses).find((one) => one.decided && one.truth !== "TRUE");
+    const seen = !test.passed && missed ? `${missed.text} is ${missed.truth}, ${words(missed.values)}` : test.seen.length ? `${test.seen.length} ${test.seen.length === 1 ? "alert" : "alerts"}: ${words(test.seen[0].key)}` : "no alert";
     return make("span", `note ${test.passed ? "good" : "bad"}`, `${test.passed ? "✓ passed" : "✗ failed"}, ${seen}`);
   };
 
@@ -99,6 +100,32 @@ addEventListener("DOMContentLoaded", () => {
     }
     return section;
   };
+  /* A clause with its truth and the values that it saw, as the server writes it. */
+  const clause = (one, name = "li") => {
+    const made = make(name, "clause");
+    const seen = make("span", "seen");
+    made.append(make("span", `truth ${one.truth.toLowerCase()}`, one.truth), " ", make("code", "", one.text), " ", seen);
+    for (const [text, shown] of Object.entries(one.values)) {
+      const pair = make("span", "value");
+      pair.append(make("span", "muted", text), ` ${shown}`);
+      seen.append(pair);
+    }
+    if (one.note) made.append(" ", make("span", "muted", one.note));
+    return made;
+  };
+  const conditions = (all) => {
+    const list = make("ul", "conditions");
+    for (const one of all) {
+      const item = make("li");
+      const line = make("p", "", `${one.condition === "having" ? "the window of event" : "event"} ${one.event}: `);
+      line.append(make("code", "", one.condition), " is ", make("span", `truth ${one.truth.toLowerCase()}`, one.truth));
+      const clauses = make("ul");
+      clauses.append(...one.clauses.filter((part) => part.decided).map((part) => clause(part)));
+      item.append(line, clauses);
+      list.append(item);
+    }
+    return list;
+  };
   const tested = (tests) => {
     const list = make("ul", "tests");
     for (const test of tests) {
@@ -109,6 +136,7 @@ addEventListener("DOMContentLoaded", () => {
       place.addEventListener("click", () => goTo(test.line, 1));
       item.append(place);
       if (test.diff.length) item.append(make("pre", "", test.diff.join("\n")));
+      if (test.why.length) item.append(conditions(test.why));
       for (const alert of test.seen) item.append(make("p", "gave muted", `gave ${words(alert.key)}: ${alert.message} ${words(alert.values)}`));
       list.append(item);
     }
@@ -144,7 +172,7 @@ addEventListener("DOMContentLoaded", () => {
 
   const ask = async (number, tests) => {
     try {
-      const answer = await fetch(bench.dataset.check, {
+      const answer = await fetch(`${bench.dataset.api}/rule-checks`, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify({ yaml: area.value, tests }),
@@ -178,6 +206,82 @@ addEventListener("DOMContentLoaded", () => {
     state = second;
     show(false);
   };
+
+  /* Events like this: pieces of the topic are searched one after the other, until enough is found or nobody wants more. */
+  const similar = bench.querySelector(".similar");
+  const part = (selector) => similar.querySelector(selector);
+  const FOUND = 50;
+  let search = null;
+
+  const event = (one) => {
+    const item = make("li", one.satisfied ? "fits" : "near");
+    const head = make("p", "top");
+    const time = make("time", "muted", new Date(one.time_ms).toISOString().replace("T", " ").slice(0, 19));
+    const truth = one.satisfied ? "satisfies it" : "all but one clause";
+    head.append(make("span", `tag ${one.satisfied ? "good" : "warn"}`, truth), time, make("span", "muted", one.at));
+    item.append(head);
+    if (one.condition !== "where") head.append(make("code", "", one.condition));
+    item.append(...one.clauses.map((part) => clause(part, "p")));
+    const values = make("p", "seen");
+    for (const [name, shown] of Object.entries(one.values)) {
+      const pair = make("span", "value");
+      pair.append(make("span", "muted", name), ` ${shown}`);
+      values.append(pair);
+    }
+    item.append(values);
+    return item;
+  };
+  const count = (number) => number.toLocaleString("en");
+  const say = (sum, ended) => {
+    const share = sum.decoded ? ` (${(100 * sum.candidates / sum.decoded).toFixed(1)} %)` : "";
+    const cost = sum.candidates === null ? "" : ` The index passes ${count(sum.candidates)} of them to the rule${share}: its cost.`;
+    part(".sum").textContent = `${count(sum.satisfied)} of ${count(sum.decoded)} events satisfy it, ${count(sum.near)} all clauses but one.${cost}${ended}`;
+  };
+  const look = async () => {
+    search = new AbortController();
+    const sum = { decoded: 0, satisfied: 0, near: 0, candidates: null };
+    const found = [];
+    let read = 0;
+    let before = null;
+    let ended = "";
+    part(".cancel").hidden = part(".progress").hidden = false;
+    part(".search").disabled = true;
+    part(".progress").value = 0;
+    part(".events").replaceChildren();
+    part(".sum").textContent = "Reading the newest records";
+    try {
+      do {
+        const answer = await fetch(`${bench.dataset.api}/similar-events`, {
+          method: "POST",
+          headers: { "Content-Type": "application/json" },
+          body: JSON.stringify({ yaml: area.value, before }),
+          signal: search.signal,
+        });
+        const page = await answer.json();
+        if (!answer.ok) { ended = page.detail; break; }
+        read += page.read;
+        for (const name of ["decoded", "satisfied", "near"]) sum[name] += page[name];
+        if (page.candidates !== null) sum.candidates = (sum.candidates || 0) + page.candidates;
+        found.push(...page.events);
+        found.sort((one, other) => other.satisfied - one.satisfied || other.time_ms - one.time_ms);
+        part(".events").replaceChildren(...found.slice(0, FOUND).map(event));
+        part(".progress").max = Math.max(1, read + page.left);
+        part(".progress").value = read;
+        say(sum, "");
+        before = page.next;
+      } while (before && found.length < FOUND);
+      if (!ended) say(sum, found.length >= FOUND && before ? " The search ends here: there are enough." : "");
+      else part(".sum").textContent = ended;
+    } catch {
+      ended = search.signal.aborted ? " Cancelled." : " The console does not answer.";
+      if (read) say(sum, ended); else part(".sum").textContent = ended.trim();
+    }
+    part(".cancel").hidden = part(".progress").hidden = true;
+    part(".search").disabled = false;
+  };
+  similar.hidden = false;
+  part(".search").addEventListener("click", look);
+  part(".cancel").addEventListener("click", () => search.abort());
 
   area.addEventListener("input", () => {
     asked += 1;

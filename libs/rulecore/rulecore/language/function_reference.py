@@ -1,7 +1,7 @@
 """The reference of the functions: summary, result type, NULL behaviour and examples of each.
 
 ``docs/reference/functions.md`` is generated from this table. A test evaluates every example with the reference
-evaluator and with columns, and fails when a function has no entry. Nothing at run time imports this module.
+evaluator and with columns, and fails when a function has no entry. At run time it is for completion in editors alone.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ def run_in_process(
     kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
     sources = {name: number * PARTITIONS_PER_TOPIC for number, name in enumerate(streams)}
     frames = {
-        name: _once(streams[name], _decode(streams[name], rows, sources[name])) for name, rows in events.items() if rows
+        name: _once(streams[name], decode_test_events(streams[name], rows, sources[name]))
+        for name, rows in events.items()
+        if rows
     }
     latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
     published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
@@ -73,7 +75,8 @@ def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tupl
     return int(min(t.min() for t in times)), int(max(t.max() for t in times)) + 1
 
 
-def _decode(schema: StreamSchema, events: Sequence[Event], partition: int) -> pl.DataFrame:
+def decode_test_events(schema: StreamSchema, events: Sequence[Event], partition: int) -> pl.DataFrame:
+    """Return the events of a test as physical columns. ``RuleError`` for one that is no event of the stream."""
     zone, limits = load_zone(schema.zone), DecodeLimits()
     # an event of a test is one of its stream, and its times are ISO 8601
     whole = replace(schema, when=None, fields=tuple(replace(field, pattern="") for field in schema.fields))

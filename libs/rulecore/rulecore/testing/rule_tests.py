@@ -106,17 +106,17 @@ def run_tests(
 def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSchema], runner: RuleRunner) -> TestResult:
     rule = rules[-1]
     try:
-        found = runner(rules, streams, _by_stream(rule, test.events, streams))
+        found = runner(rules, streams, split_by_stream(rule, test.events, streams))
         alerts = [alert for alert in found if alert["rule"] == rule.id]
     except Exception as error:
         return TestResult(rule.id, test.name, (f"the run failed: {type(error).__name__}: {error}",))
     return TestResult(rule.id, test.name, compare(test.expect, alerts), tuple(alerts))
 
 
-def _by_stream(
+def split_by_stream(
     rule: Rule, events: Sequence[Event], streams: Mapping[str, StreamSchema]
 ) -> dict[str, list[dict[str, FieldValue]]]:
-    """Return the completed events of each stream that the rule reads."""
+    """Return the completed events of each stream that the rule reads. ``RuleSetError`` if one names none of them."""
     names = stream_names(rule.on)
     if len(names) == 1:
         return {rule.on: complete(events, streams[rule.on])}
