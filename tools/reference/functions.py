@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rulecore.language.function_reference import (
     AGGREGATE_REFERENCE,
+    FEATURE_AGGREGATE_REFERENCE,
     FUNCTION_REFERENCE,
     HIGHER_ORDER_REFERENCE,
     MORE_AGGREGATE_REFERENCE,
@@ -39,6 +40,8 @@ def page() -> str:
         "TRUE, as `count_if` of Spark."
     )
     lines += ["# Aggregates of sessions alone", "", about, "", *_aggregates(MORE_AGGREGATE_REFERENCE)]
+    about = "`of` of a rule's [features](../rules.md#features) takes all aggregates of `having`, and these."
+    lines += ["# Aggregates of features alone", "", about, "", *_aggregates(FEATURE_AGGREGATE_REFERENCE)]
     return "\n".join(lines)
 
 

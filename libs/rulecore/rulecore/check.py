@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rulecore.compile.feature import LATEST, VALUES
 from rulecore.compile.rule import CompiledRule, EventCountWindow, RuleLimits, SessionWindow, TimeWindow, compile_rule
 from rulecore.compile.score_compatibility import incompatibility
 from rulecore.documents.loading import LoadedRule
@@ -26,6 +27,7 @@ from streamcore.schema import StreamSchema
 
 _BYTES_PER_PANE: Final = 32  # one aggregate of one key in one pane
 _BYTES_PER_DISTINCT: Final = 24  # one distinct value of one key in one pane
+_BYTES_PER_LATEST: Final = 170  # the latest event of one key or value, with the key
 _BYTES_PER_EXPECTED: Final = 340  # one key of an absence rule, with its place in the indices
 _BYTES_PER_SIGNAL: Final = 400  # one signal, as an object and in its places
 
@@ -236,6 +238,17 @@ def _score_cost(rule: CompiledRule) -> RuleCost:
     return RuleCost(rule.rule.id, None, 0, 0, True, note)
 
 
+def _feature_cost(rule: CompiledRule) -> RuleCost:
+    assert rule.plan is not None
+    panes = sum(one.panes for one in rule.features if one.function not in LATEST | VALUES)
+    size = panes * _BYTES_PER_PANE + _BYTES_PER_LATEST * sum(one.function in LATEST for one in rule.features)
+    note = f"{len(rule.features)} features, about {size} bytes a busy key"
+    if any(one.function in VALUES for one in rule.features):
+        note += f", and {_BYTES_PER_LATEST} with every value that `seen` and `count_distinct` remember"
+    note += f"; the condition is {_ACCESS_NOTES[rule.plan.access]}"
+    return RuleCost(rule.rule.id, rule.plan.access, panes, size, panes <= _MANY_PANES, note)
+
+
 def _sequence_cost(rule: CompiledRule) -> RuleCost:
     assert rule.sequence is not None
     access, size = rule.sequence.access, rule.sequence.bytes_per_partial
@@ -244,6 +257,7 @@ def _sequence_cost(rule: CompiledRule) -> RuleCost:
 
 
 _BY_KIND: Final[Mapping[RuleKind, Callable[[CompiledRule], RuleCost]]] = {
+    RuleKind.FEATURE: _feature_cost,
     RuleKind.SEQUENCE: _sequence_cost,
     RuleKind.ABSENCE: _absence_cost,
     RuleKind.SCORE: _score_cost,

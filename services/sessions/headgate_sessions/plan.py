@@ -27,6 +27,7 @@ from rulecore.language import (
     render,
     replace_aggregates,
 )
+from rulecore.language.functions import MORE_AGGREGATES
 from rulecore.mapping.expressions import ExpressionReader, inline
 from rulecore.mapping.problems import Problems
 from rulecore.mapping.stage import MappingStage
@@ -199,7 +200,7 @@ class _PlanReader:
 
     def read_columns(self) -> None:
         """Read the columns of the settings' own."""
-        scope = Scope(READABLE, aggregates=True, arguments=self._readable, more_aggregates=True)
+        scope = Scope(READABLE, aggregates=True, arguments=self._readable, more_aggregates=MORE_AGGREGATES)
         for name, text in self.settings.columns.items():
             path = f"columns.{name}"
             if name in RESERVED:
@@ -304,3 +305,5 @@ def _to_aggregate(call: AggregateCall, column: str | None, max_distinct: int) ->
             return Max(column)
         case "stddev":
             return StdDev(column)
+        case "previous" | "seen" | "time_since_last":
+            raise AssertionError(f"the scope of a session has no {call.function}")

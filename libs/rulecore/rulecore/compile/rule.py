@@ -17,10 +17,12 @@ import orjson
 
 from rulecore import language as lang
 from rulecore.compile import absence as absence_spec
+from rulecore.compile import feature as feature_specs
 from rulecore.compile import score as scores_spec
 from rulecore.compile import sequence as sequences
 from rulecore.compile.absence import CompiledAbsence
 from rulecore.compile.conditions import EventCondition, NameScope, compile_condition, compile_expr
+from rulecore.compile.feature import CompiledFeature, FeatureLimits
 from rulecore.compile.score import CompiledScore
 from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
@@ -152,13 +154,15 @@ class CompiledRule:
     """A checked rule with everything that its evaluation needs.
 
     ``digest``: the hash of the rule's canonical JSON. ``where``: the normalized condition; ``plan``: its access plan,
-    of event rules and absence rules only. ``having``: the condition as the author wrote it; ``having_on_columns``: with
-    a column for each aggregate; ``having_plan``: its access plan. ``placeholders``: the fields that the message shows.
-    ``route``: the index, in ``StreamSchema.keys``, of the key by which the rule's events are routed. ``family`` and
-    ``unit`` are the ``kind`` and ``unit`` of the rule's ``GroupId``. ``alert_fields``: the values in its alerts.
-    ``sequence``, ``absence`` and ``score`` are set for rules of that kind only. ``list_columns``: the columns with
-    answers of lists that its conditions need. ``populations``: the lists whose entries an absence rule expects.
-    ``reads``: the fields of its stream that its conditions, its state and its alerts need.
+    of event rules, feature rules and absence rules. ``having``: the condition as the author wrote it;
+    ``having_on_columns``: with a column for each aggregate; ``having_plan``: its access plan. ``placeholders``: the
+    fields that the message shows.
+    ``route``: the index, in ``StreamSchema.keys``, of the key by which the rule's events are routed; ``route_key``:
+    that key, of feature rules only. ``family`` and ``unit`` are the ``kind`` and ``unit`` of the rule's ``GroupId``.
+    ``alert_fields``: the values in its alerts. ``sequence``, ``absence``, ``score`` and ``features`` are set for rules
+    of that kind only. ``list_columns``: the columns with answers of lists that its conditions need. ``populations``:
+    the lists whose entries an absence rule expects. ``reads``: the fields of its stream that its conditions, its state
+    and its alerts need.
     """
 
     rule: Rule
@@ -169,6 +173,7 @@ class CompiledRule:
     having: Expr | None = None
     group_by: tuple[str, ...] = ()
     route: int = 0
+    route_key: tuple[str, ...] = ()
     window: RuleWindow | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     having_on_columns: Expr | None = None
@@ -180,6 +185,7 @@ class CompiledRule:
     sequence: CompiledSequence | None = None
     absence: CompiledAbsence | None = None
     score: CompiledScore | None = None
+    features: tuple[CompiledFeature, ...] = ()
     list_columns: tuple[ListColumn, ...] = ()
     populations: tuple[str, ...] = ()
     reads: frozenset[str] = frozenset()
@@ -193,6 +199,12 @@ class CompiledRule:
     def kind(self) -> RuleKind:
         """The kind of the rule."""
         return self.rule.kind
+
+    @property
+    def state_key(self) -> tuple[str, ...]:
+        """The ``group_by`` of the rule's ``GroupId``. Features have keys of their own; all that one key of the stream
+        routes are in one group."""
+        return self.route_key if self.features else self.group_by
 
 
 def compile_rule(
@@ -209,14 +221,18 @@ def _read_fields(rule: CompiledRule) -> frozenset[str]:
     """Return the names of the columns that a rule reads: fields of its stream, and others."""
     exprs = [rule.where, *(column.operand for column in rule.list_columns)]
     exprs += [expr for spec in rule.aggregates for expr in (spec.argument, spec.where)]
+    exprs += [expr for feature in rule.features for expr in (feature.argument, feature.where)]
     suppress = rule.rule.suppress
-    names = {*rule.group_by, *(one.column for one in rule.placeholders), *(() if suppress is None else suppress.by)}
+    names = {*(name for feature in rule.features for name in feature.by)}
+    names |= {*rule.group_by, *(one.column for one in rule.placeholders), *(() if suppress is None else suppress.by)}
     if rule.sequence is not None:
         names |= {*rule.sequence.columns, *rule.sequence.values, *(one.column for one in rule.sequence.captures)}
     return frozenset(names).union(*(lang.columns(expr) for expr in exprs if expr is not None))
 
 
 def _compile_kind(rule: Rule, schema: StreamSchema, names: NameScope, limits: RuleLimits) -> CompiledRule:
+    if rule.kind is RuleKind.FEATURE:
+        return _compile_feature_rule(rule, schema, names, limits)
     where = None if rule.where is None else compile_condition(rule.where, "where", names)
     if rule.kind is RuleKind.WINDOW:
         return _compile_window_rule(rule, where, schema, names, limits)
@@ -374,6 +390,37 @@ def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> C
         alert_fields=alert_fields,
         family=RuleKind.SCORE,
         score=scores_spec.compile_score(rule),
+    )
+
+
+def _compile_feature_rule(rule: Rule, schema: StreamSchema, names: NameScope, limits: RuleLimits) -> CompiledRule:
+    group_by, route = grouping_for(rule, schema)
+    most = FeatureLimits(limits.window_ms, limits.panes_per_window)
+    features, own_lists = feature_specs.compile_features(rule, schema, names, schema.keys[route], most)
+    assert rule.where is not None, "the document model rejects a feature rule without a condition"
+    with_features = feature_specs.with_features(names, features)
+    written = compile_condition(rule.where, "where", with_features)
+    by_name = {feature.name: feature.column for feature in features}
+    for column in written.list_columns:
+        if asked := sorted(lang.columns(column.operand) & by_name.keys()):
+            raise RuleSetError(f"where: list {column.list.name} is asked for {asked[0]}, a feature; ask for a field")
+    where = lang.normalize(feature_specs.rename_features(written.expr, by_name))
+    placeholders = [MessageField(n, by_name.get(n, n), kind) for n, kind in with_features.columns.items()]
+    text, used = _parse_message(rule, placeholders)
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=where,
+        message=text,
+        placeholders=used,
+        group_by=group_by,
+        route=route,
+        route_key=schema.keys[route],
+        plan=plan_access(where),
+        alert_fields=tuple(AlertField(f.name, f.column, f.type) for f in features),
+        family=RuleKind.FEATURE,
+        features=features,
+        list_columns=distinct((*own_lists, *written.list_columns)),
     )
 
 

@@ -51,9 +51,10 @@ def _kind_conditions() -> _Schema:
     """Return the conditions of each kind of rule, chosen by the entries that a rule has, as ``Rule.kind`` does."""
     within = {"required": ["within"], "properties": {"within": {"type": "string"}}}
     window = {"required": ["within", "having"], "properties": {"within": {"type": "object"}, "having": _NONEMPTY_TEXT}}
-    sequence = {"allOf": [_absent("having", "expect", "score"), _GROUPED, within]}
-    absence = {"allOf": [_absent("where", "having", "within", "score"), _GROUPED]}
-    score = {"allOf": [_absent("where", "having", "within", "expect"), _GROUPED]}
+    sequence = {"allOf": [_absent("having", "expect", "score"), _NO_FEATURES, _GROUPED, within]}
+    absence = {"allOf": [_absent("where", "having", "within", "score"), _NO_FEATURES, _GROUPED]}
+    score = {"allOf": [_absent("where", "having", "within", "expect"), _NO_FEATURES, _GROUPED]}
+    feature = {"allOf": [_absent("having", "within"), _GROUPED, _present("where")]}
     event = {
         "allOf": [_present("where"), {"if": _present("suppress"), "then": {"properties": {"suppress": _BY_COLUMNS}}}]
     }
@@ -61,6 +62,7 @@ def _kind_conditions() -> _Schema:
     chain: _Schema = event
     for condition, conclusion in (
         (windowed, {"allOf": [_GROUPED, window]}),
+        (_FEATURES, feature),
         (_present("score"), score),
         (_present("expect"), absence),
         (_present("sequence"), sequence),
@@ -75,7 +77,9 @@ def _common_conditions() -> list[_Schema]:
     ``skip`` is for sequences and ``emit: final`` for windows; a sequence begins with a step; ``group_by`` names no
     column twice.
     """
-    window = {"allOf": [_absent("sequence", "expect", "score"), {"properties": {"within": {"type": "object"}}}]}
+    window = {
+        "allOf": [_absent("sequence", "expect", "score"), _NO_FEATURES, {"properties": {"within": {"type": "object"}}}]
+    }
     final = {"required": ["emit"], "properties": {"emit": {"const": "final"}}}
     skips = {"required": ["skip"], "properties": {"skip": {"not": {"const": "past_last"}}}}
     return [
@@ -85,6 +89,8 @@ def _common_conditions() -> list[_Schema]:
     ]
 
 
+_FEATURES: Final[_Schema] = {"required": ["features"], "properties": {"features": {"minItems": 1}}}
+_NO_FEATURES: Final[_Schema] = {"properties": {"features": {"maxItems": 0}}}
 _NONEMPTY_TEXT: Final[_Schema] = {"type": "string", "minLength": 1}
 _BY_COLUMNS: Final[_Schema] = {"required": ["by"], "properties": {"by": {"minItems": 1}}}
 

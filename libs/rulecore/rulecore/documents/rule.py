@@ -15,6 +15,7 @@ import orjson
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from rulecore.documents.base import DocumentModel
+from rulecore.documents.features import MAX_FEATURES, Feature, check_features
 from rulecore.documents.rule_kinds import (
     EventExpectation,
     Score,
@@ -81,9 +82,11 @@ class Emit(enum.StrEnum):
 
 
 class RuleKind(enum.StrEnum):
-    """The input that a rule evaluates: one event, a window, a sequence of events, a missing event, other rules."""
+    """The input that a rule evaluates: one event, an event and the past of its key, a window, a sequence of events, a
+    missing event, other rules."""
 
     EVENT = "event"
+    FEATURE = "feature"
     WINDOW = "window"
     SEQUENCE = "sequence"
     ABSENCE = "absence"
@@ -284,6 +287,11 @@ class Rule(DocumentModel):
         Field(strict=False, max_length=MAX_GROUP_COLUMNS),
         Field(description="Columns that events are grouped by; they contain a key of the stream."),
     ] = ()
+    features: Annotated[
+        tuple[Feature, ...],
+        Field(strict=False, max_length=MAX_FEATURES),
+        Field(description="Values about earlier events of the key, which `where` may read beside the event."),
+    ] = ()
     within: Annotated[
         Within | None, Field(description="Window of a window rule, or the longest duration of a sequence.")
     ] = None
@@ -355,6 +363,8 @@ class Rule(DocumentModel):
             return RuleKind.ABSENCE
         if self.score is not None:
             return RuleKind.SCORE
+        if self.features:
+            return RuleKind.FEATURE
         return (
             RuleKind.WINDOW if self.group_by or self.within is not None or self.having is not None else RuleKind.EVENT
         )
@@ -384,6 +394,7 @@ def _reject_entries(rule: Rule, *names: str) -> None:
         "group_by": bool(rule.group_by),
         "expect": rule.expect is not None,
         "score": rule.score is not None,
+        "features": bool(rule.features),
     }
     for name in names:
         if given[name]:
@@ -403,8 +414,17 @@ def _check_window(rule: Rule) -> None:
         raise ValueError("within: a length alone is for sequences; write a window, such as {tumbling: 1h}")
 
 
+def _check_feature(rule: Rule) -> None:
+    _reject_entries(rule, "having", "within")
+    if rule.where is None:
+        raise ValueError("features: needs `where`, the condition that reads the event and the features")
+    if not rule.group_by:
+        raise ValueError("features: needs group_by, the columns whose values the events of a key have in common")
+    check_features(rule.features)
+
+
 def _check_sequence(rule: Rule) -> None:
-    _reject_entries(rule, "having", "expect", "score")
+    _reject_entries(rule, "having", "expect", "score", "features")
     if not rule.group_by:
         raise ValueError("a sequence needs group_by, the columns whose values its events have in common")
     if not isinstance(rule.within, SequenceSpan):
@@ -414,19 +434,20 @@ def _check_sequence(rule: Rule) -> None:
 
 
 def _check_absence(rule: Rule) -> None:
-    _reject_entries(rule, "where", "having", "within", "score")
+    _reject_entries(rule, "where", "having", "within", "score", "features")
     if not rule.group_by:
         raise ValueError("expect: needs group_by, the columns of the keys that the event is expected for")
 
 
 def _check_score(rule: Rule) -> None:
-    _reject_entries(rule, "where", "having", "within", "expect")
+    _reject_entries(rule, "where", "having", "within", "expect", "features")
     if not rule.group_by:
         raise ValueError("score: needs group_by, the columns of the keys that scores are added up for")
 
 
 _CHECKS: Final = {
     RuleKind.EVENT: _check_event,
+    RuleKind.FEATURE: _check_feature,
     RuleKind.WINDOW: _check_window,
     RuleKind.SEQUENCE: _check_sequence,
     RuleKind.ABSENCE: _check_absence,

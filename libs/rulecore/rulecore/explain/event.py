@@ -14,6 +14,7 @@ import orjson
 
 from rulecore import language as lang
 from rulecore.alerts.alerts import AlertContext, event_alert
+from rulecore.compile.feature import CompiledFeature
 from rulecore.compile.overrides import as_live, without_suppression
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
@@ -27,7 +28,7 @@ from rulecore.language.scope import OF_STEP
 from rulecore.language.types import Value
 from rulecore.streams import RuleInput
 from streamcore.offsets import PARTITIONS_PER_TOPIC
-from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema, Type
 from streamcore.wire.lanes import ALERTS
 
 #: An event: physical values by column, including the columns of the engine (partition, offset, event time).
@@ -73,9 +74,14 @@ def parse_conditions(
     texts: dict[str, str] = {} if own.where is None else {"where": own.where}
     if own.expect is not None:
         texts["expect"] = own.expect.where
-    scope = replace(Scope.of_event(schema), lists=lists or {})
+    fields = Scope.of_event(schema)
+    scope = replace(fields, columns={**fields.columns, **_feature_types(rule)}, lists=lists or {})
     found = {name: lang.parse(text, scope, field="where") for name, text in texts.items()}
     return found | _sequence_conditions(rule, scope)
+
+
+def _feature_types(rule: CompiledRule) -> Mapping[str, Type]:
+    return {feature.name: feature.type for feature in rule.features}
 
 
 def _sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
@@ -94,9 +100,16 @@ def _sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
     return found
 
 
-def trace_event(row: Row, source: RuleInput, conditions: Mapping[str, Expr], lists: Lists | None = None) -> EventTrace:
-    """Return the event with the truth of each clause of the conditions."""
-    values: dict[str, object] = {f.name: lang.to_logical(row[f.name], f.type) for f in source.schema.fields}
+def trace_event(
+    row: Row,
+    source: RuleInput,
+    conditions: Mapping[str, Expr],
+    lists: Lists | None = None,
+    features: Sequence[CompiledFeature] = (),
+) -> EventTrace:
+    """Return the event with the truth of each clause of the conditions. ``features``: whose values the row has."""
+    types = [(one.name, one.type) for one in source.schema.fields] + [(one.name, one.type) for one in features]
+    values: dict[str, object] = {name: lang.to_logical(row[name], kind) for name, kind in types}
     clauses = {name: explain_condition(expr, values, lists) for name, expr in conditions.items()}
     own = {field.name: values[field.name] for field in source.find_fields(row)}
     return EventTrace(event_origin(row, source), own, clauses, source.schema.places)

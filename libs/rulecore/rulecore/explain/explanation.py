@@ -20,7 +20,7 @@ from streamcore.watermark import NO_WATERMARK
 
 MAX_EVENTS = 20  # most events in an explanation
 #: The kinds of rules whose alerts have a window that includes its end.
-_WITH_END = (RuleKind.SCORE.value, RuleKind.SEQUENCE.value)
+_WITH_END = (RuleKind.SCORE.value, RuleKind.SEQUENCE.value, RuleKind.FEATURE.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def _find_verdict(
 ) -> str:
     """Return the verdict. ``in_question``: the alerts that the question is about."""
     if in_question:
-        if rule.kind is RuleKind.EVENT:
+        if rule.kind in (RuleKind.EVENT, RuleKind.FEATURE):
             return "fires for this event"
         return f"fires: {_format_count(len(in_question), 'alert')}"
     if event is not None and (own := event.conditions.get("where")) is not None and own.truth is not Truth.TRUE:

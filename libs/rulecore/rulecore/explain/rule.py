@@ -17,6 +17,7 @@ import orjson
 import polars as pl
 
 from rulecore import language as lang
+from rulecore.compile.feature import CompiledFeature
 from rulecore.compile.overrides import without_suppression
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
@@ -56,7 +57,12 @@ def explain_rule(
     alerts = recompute_alerts(rule, source, frames, question.closing_ms, support, lists)
     own = parse_conditions(rule, schema, lists.types())
     conditions = own | _signal_conditions(schema, support, lists.types())
-    evaluation = _ColumnarEvaluation(source, events, conditions, lists.contents(latest_event_ms(events)))
+    contents = lists.contents(latest_event_ms(events))
+    if rule.features:
+        from rulecore.explain.features import with_feature_values  # imports their group, which takes time
+
+        events = with_feature_values(rule, schema, events, contents)
+    evaluation = _ColumnarEvaluation(source, events, conditions, contents, rule.features)
     windows = windows_for_question(rule, source, events, question, lists) if rule.kind is RuleKind.WINDOW else []
     found = build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
     if rule.kind is not RuleKind.SEQUENCE:
@@ -119,13 +125,14 @@ class _ColumnarEvaluation:
     events: pl.DataFrame
     conditions: Mapping[str, Expr]
     contents: Mapping[str, ListContent]
+    features: Sequence[CompiledFeature]
 
     def __len__(self) -> int:
         return self.events.height
 
     def event(self, row: int) -> EventTrace:
         physical = self.events.row(row, named=True)
-        return trace_event(physical, self.source, self.conditions, logical_lists(self.contents))
+        return trace_event(physical, self.source, self.conditions, logical_lists(self.contents), self.features)
 
     def satisfied_rows(self) -> Sequence[int]:
         if not self.conditions:

@@ -38,7 +38,7 @@ class GroupId:
         """Return the group of a rule, in generation 0; None for an event rule, which has no state."""
         if rule.kind is RuleKind.EVENT:
             return None
-        return cls(rule.family, rule.rule.on, rule.group_by, rule.unit)
+        return cls(rule.family, rule.rule.on, rule.state_key, rule.unit)
 
     def __str__(self) -> str:
         """Return ``kind/stream/columns/unit/generation``, the name of the group in the names of its tables."""

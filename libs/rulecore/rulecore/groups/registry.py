@@ -45,6 +45,10 @@ def _group_factory(kind: str) -> GroupFactory:
             from rulecore.groups.absence.group import AbsenceGroup
 
             return AbsenceGroup
+        case RuleKind.FEATURE:
+            from rulecore.groups.features.group import FeatureGroup
+
+            return FeatureGroup
         case RuleKind.SCORE:
             from rulecore.groups.scores.group import ScoreGroup
 

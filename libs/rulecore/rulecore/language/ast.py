@@ -47,7 +47,19 @@ ArithmeticOp = Constant["+", "-", "*", "/", "%"]
 ComparisonOp = Constant["=", "<>", "<", "<=", ">", ">=", "<=>"]
 HigherOrderFunction = Constant["exists", "forall", "filter", "transform"]
 AggregateFunction = Constant[
-    "count", "sum", "avg", "stddev", "min", "max", "count_distinct", "approx_count_distinct", "first", "last"
+    "count",
+    "sum",
+    "avg",
+    "stddev",
+    "min",
+    "max",
+    "count_distinct",
+    "approx_count_distinct",
+    "first",
+    "last",
+    "previous",
+    "seen",
+    "time_since_last",
 ]
 
 
@@ -525,7 +537,7 @@ class AggregateCall(_Typed):
         return cls(function=function, argument=argument, type=_aggregate_type(function, argument))
 
     def _result_type(self) -> Type:
-        if self.argument is None and self.function != "count":
+        if self.argument is None and self.function not in ("count", "time_since_last"):
             raise ValueError(f"{self.function} needs an argument")
         return _aggregate_type(self.function, self.argument)
 

@@ -637,3 +637,26 @@ MORE_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
         _IGNORES_NULL,
     ),
 }
+
+#: Of the aggregates that only a feature has (``functions.FEATURE_AGGREGATES``).
+FEATURE_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
+    "previous": FunctionReference(
+        "Value of the latest earlier event that has one, by event time; of events at the same time, of the one that "
+        "arrived last.",
+        "the argument's type",
+        ("previous(amount)",),
+        "ignores NULL; NULL without such an event",
+    ),
+    "seen": FunctionReference(
+        "Whether an earlier event had the value that this event has.",
+        "boolean",
+        ("seen(amount)",),
+        "NULL if this event has no value",
+    ),
+    "time_since_last": FunctionReference(
+        "Milliseconds from the latest earlier event to this one; below 0 if this one comes late.",
+        "long",
+        ("time_since_last()",),
+        "NULL without an earlier event",
+    ),
+}

@@ -39,6 +39,7 @@ from streamcore.schema import (
 __all__ = [
     "AGGREGATES",
     "ALIASES",
+    "FEATURE_AGGREGATES",
     "FUNCTIONS",
     "HIGHER_ORDER",
     "MORE_AGGREGATES",
@@ -50,8 +51,10 @@ __all__ = [
 ]
 
 AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
-#: Aggregates that only ``Scope.more_aggregates`` accepts.
+#: Aggregates of sessions, which are accepted where ``Scope.more_aggregates`` names them.
 MORE_AGGREGATES = ("approx_count_distinct", "first", "last")
+#: Aggregates of features (likewise).
+FEATURE_AGGREGATES = ("previous", "seen", "time_since_last")
 MAX_ROUND_DOUBLE = 15
 _MAX_POSITION = 1_000_000  # in a text
 

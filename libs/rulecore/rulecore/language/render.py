@@ -98,7 +98,8 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
         case Lookup():
             return f"lookup({quote(expr.list)}, {render(expr.key)})", _ATOM
         case AggregateCall():
-            return f"{expr.function}({'*' if expr.argument is None else render(expr.argument)})", _ATOM
+            star = "*" if expr.function == "count" else ""
+            return f"{expr.function}({star if expr.argument is None else render(expr.argument)})", _ATOM
     raise ValueError(f"{expr!r} has no text")
 
 

@@ -41,8 +41,8 @@ class Scope:
     ``columns``. ``aggregates``: whether aggregates are allowed. ``where`` may use the event's columns; ``having`` may
     use the columns of ``group_by``, and aggregates of the event's columns. ``steps``: the steps of a sequence whose
     events the expression may read, as ``step.column`` (of the last one), ``first``, ``last`` and aggregates.
-    ``secrets``: the file of each key that ``secret('name')`` may name. ``more_aggregates``: whether ``first``, ``last``
-    and ``approx_count_distinct`` are accepted, too.
+    ``secrets``: the file of each key that ``secret('name')`` may name. ``more_aggregates``: names of
+    aggregates that are accepted, too.
     """
 
     columns: Mapping[str, Type]
@@ -51,7 +51,7 @@ class Scope:
     lists: Mapping[str, ListType] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
-    more_aggregates: bool = False
+    more_aggregates: tuple[str, ...] = ()
 
     def with_steps(self, steps: tuple[str, ...]) -> Scope:
         """Return the scope of a condition of a sequence, which may read the events of these steps."""

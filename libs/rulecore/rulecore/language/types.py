@@ -250,7 +250,7 @@ def check_text(operand: Operand, what: str, index: int | None = None) -> None:
 
 def aggregate(function: str, argument: Operand | None) -> Type:
     """Return the type of an aggregate; ``argument`` is None for ``count(*)``."""
-    if argument is None or function == "count":
+    if argument is None or function == "count":  # or `time_since_last()`, in milliseconds
         return LONG
     kind = argument.type
     if kind.is_nested:
@@ -258,6 +258,10 @@ def aggregate(function: str, argument: Operand | None) -> Type:
         raise ExpressionTypeError(f"{function} takes no {kind.kind}", hint, 0)
     if function in ("count_distinct", "approx_count_distinct"):
         return LONG
+    if function == "seen":
+        return BOOLEAN
+    if function == "previous":
+        return kind
     if function in ("first", "last"):
         if kind == DOUBLE:
             raise ExpressionTypeError(f"{function} takes no double", f"write: {function}(to_decimal(..., 18, 6))", 0)

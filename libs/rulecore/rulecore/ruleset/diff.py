@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rulecore import language as lang
+from rulecore.compile.feature import CompiledFeature
 from rulecore.compile.rule import (
     AggregateSpec,
     CompiledRule,
@@ -31,7 +32,7 @@ from rulecore.errors import RuleError
 from rulecore.language import Expr, Scope
 from rulecore.streams import find_stream
 from streamcore.durations import render_duration
-from streamcore.schema import StreamSchema
+from streamcore.schema import StreamSchema, Type
 
 _EXPRESSIONS: Final = frozenset({"where", "having", "without"})
 _WITHOUT_STATE: Final = frozenset({RuleMode.DRAFT, RuleMode.RETIRED})
@@ -193,9 +194,15 @@ def _try_parse(rule: Rule, path: PathKey, text: str, streams: Mapping[str, Strea
         if any(schema.get(name) is None for name in rule.group_by):
             return None
         scope = Scope.of_group(schema, rule.group_by) if path[-1] == "having" else Scope.of_event(schema)
+        if path == ("where",) and rule.features:
+            scope = replace(scope, columns={**scope.columns, **_feature_types(rule, streams)})
         return lang.normalize(lang.parse(text, scope, field=str(path[-1])))
     except RuleError:
         return None
+
+
+def _feature_types(rule: Rule, streams: Mapping[str, StreamSchema]) -> Mapping[str, Type]:
+    return {feature.name: feature.type for feature in compile_rule(rule, streams, RuleLimits()).features}
 
 
 def _normal_forms(old: Expr | None, new: Expr | None) -> NormalForms | None:
@@ -209,11 +216,13 @@ def _normal_forms(old: Expr | None, new: Expr | None) -> NormalForms | None:
 
 @dataclass(frozen=True, slots=True)
 class _CountedState:
-    """The state that rules count: the fingerprints of aggregates, and by group how long panes are kept, in ms."""
+    """The state that rules count: the fingerprints of aggregates, by group how long panes are kept, in ms, and by
+    fingerprint of a feature how many panes."""
 
     rules: Mapping[str, CompiledRule]
     fingerprints: frozenset[str]
     kept_ms: Mapping[tuple[object, ...], int]
+    features: Mapping[str, int]
 
     @classmethod
     def of(cls, rules: Iterable[Rule], streams: Mapping[str, StreamSchema]) -> _CountedState:
@@ -223,7 +232,10 @@ class _CountedState:
             if (size_ms := _size_ms(rule)) is not None:
                 kept[_group_key(rule)] = max(kept.get(_group_key(rule), 0), size_ms)
         fingerprints = frozenset(a.fingerprint for rule in compiled.values() for a in rule.aggregates)
-        return cls(compiled, fingerprints, kept)
+        features: dict[str, int] = {}
+        for feature in (feature for rule in compiled.values() for feature in rule.features):
+            features[feature.fingerprint] = max(features.get(feature.fingerprint, 0), feature.panes)
+        return cls(compiled, fingerprints, kept, features)
 
 
 def _try_compile(rule: Rule, streams: Mapping[str, StreamSchema]) -> CompiledRule | None:
@@ -259,7 +271,12 @@ def _state_changes(
     if now is not None:
         for aggregate in now.aggregates:
             yield _aggregate_change(aggregate, now, before)
+        for feature in now.features:
+            yield _feature_change(feature, before)
     if was is not None:
+        for feature in was.features:
+            if feature.fingerprint not in after.features:
+                yield StateChange(_feature_text(feature), StateOutcome.DROPPED)
         for aggregate in was.aggregates:
             if aggregate.fingerprint not in after.fingerprints:
                 yield StateChange(_aggregate_text(aggregate, was), StateOutcome.DROPPED)
@@ -278,6 +295,18 @@ def _aggregate_change(aggregate: AggregateSpec, rule: CompiledRule, before: _Cou
     return StateChange(
         _aggregate_text(aggregate, rule), StateOutcome.KEPT, None if size_ms is None else max(0, size_ms - kept_ms)
     )
+
+
+def _feature_change(feature: CompiledFeature, before: _CountedState) -> StateChange:
+    """Return the change of a feature of the new rule. One that reads back further than any before begins anew."""
+    kept = before.features.get(feature.fingerprint, 0) >= feature.panes
+    outcome = StateOutcome.KEPT if kept else StateOutcome.NEW
+    return StateChange(_feature_text(feature), outcome, 0 if kept else feature.size_ms)
+
+
+def _feature_text(feature: CompiledFeature) -> str:
+    back = render_duration(feature.size_ms)
+    return f"feature {feature.name}, {feature.text} by {', '.join(feature.by)} over {back}"
 
 
 def _aggregate_text(aggregate: AggregateSpec, rule: CompiledRule) -> str:
@@ -307,9 +336,9 @@ def _pattern_changes(
 def _pattern(rule: CompiledRule | None, streams: Mapping[str, StreamSchema]) -> tuple[str, Json] | None:
     """Return a readable name and the entries that identify the state, with conditions in normal form.
 
-    None for a rule without state of its own: none, an event rule, or a window rule.
+    None for a rule without state of its own: none, an event rule, a window rule, or a feature rule.
     """
-    if rule is None or rule.kind in (RuleKind.EVENT, RuleKind.WINDOW):
+    if rule is None or rule.kind in (RuleKind.EVENT, RuleKind.FEATURE, RuleKind.WINDOW):
         return None
     names = ("on", "where", "group_by", "within", "sequence", "skip", "expect", "score")
     document = _to_json(rule.rule)

@@ -173,3 +173,18 @@ def test_an_event_rule_shows_the_event() -> None:
 def test_a_key_without_events_is_explained() -> None:
     found = explain_rule(window_rule("count(*) >= 2"), SOURCE, {SCHEMA.name: frame([])}, ExplainQuestion())
     assert (found.fired, found.looked_at, found.windows) == (False, 0, ())
+
+
+def test_a_feature_rule_shows_the_values_of_its_features() -> None:
+    usual = {"name": "usual", "of": "avg(amount)", "within": {"sliding": "1h", "every": "1m"}}
+    one = rule(features=[usual], group_by=["user"], where="amount > 3 * usual and card = 'a'")
+    events: list[Event] = [(0, 100, "a"), (60, 200, "a"), (120, 500, "a"), (130, 400, "a")]
+    found = explain(one, events, ExplainQuestion(row=2))
+    assert found.verdict == "fires for this event"
+    assert [alert["values"] for alert in found.alerts] == [{"usual": 1.5}]
+    missed = explain(one, events)
+    assert missed.verdict == "does not fire: the event does not satisfy where, which is FALSE"
+    assert missed.event is not None
+    shown = missed.event.conditions["where"]
+    assert shown.parts[0].truth is Truth.FALSE
+    assert "2.66" in str(shown.parts[0])

@@ -492,7 +492,7 @@ class TypeChecker:
         return self._call(syntax, name)
 
     def _aggregates(self) -> tuple[str, ...]:
-        return (*functions.AGGREGATES, *(functions.MORE_AGGREGATES if self.scope.more_aggregates else ()))
+        return (*functions.AGGREGATES, *self.scope.more_aggregates)
 
     def _of_array(self, syntax: SyntaxNode, name: str) -> Expr | None:
         """Return ``sum(x)`` and the like of an array, where no aggregate is accepted; None if ``x`` is none."""
@@ -573,16 +573,19 @@ class TypeChecker:
             raise self.error(syntax, f"{name} is an aggregate", "aggregates are accepted only in having")
         if self.enclosing:
             raise self.error(syntax, f"{name} inside {self.enclosing}", "aggregates do not nest")
-        if len(syntax.parts) != 1:
-            hint = f"accepted here: {'count(*) or ' if name == 'count' else ''}{name}(x)"
+        if name == "time_since_last" and not syntax.parts:
+            return AggregateCall.of("time_since_last", None)
+        if len(syntax.parts) != 1 or name == "time_since_last":
+            argument = "" if name == "time_since_last" else "x"
+            hint = f"accepted here: {'count(*) or ' if name == 'count' else ''}{name}({argument})"
             raise self.error(syntax, f"{name} does not take {len(syntax.parts)} arguments", hint)
         lexeme = self._operand_lexeme(syntax.parts[0])
         if lexeme is not None and lexeme.kind is LexemeKind.STAR and name == "count":
             return AggregateCall.of("count", None)
         self.enclosing = name
-        argument = self.expr(syntax.parts[0])
+        value = self.expr(syntax.parts[0])
         self.enclosing = ""
-        return self._build(syntax, syntax.parts, lambda: AggregateCall.of(name, argument))  # type: ignore[arg-type]
+        return self._build(syntax, syntax.parts, lambda: AggregateCall.of(name, value))  # type: ignore[arg-type]
 
     def _check_growth(self, syntax: SyntaxNode, expr: Expr) -> Expr:
         if growth(expr) > self.limits.text_growth:

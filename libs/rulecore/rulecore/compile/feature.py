@@ -1,0 +1,162 @@
+"""Compiles the features of a rule. Features with an equal fingerprint are one feature, whatever their names.
+
+The fingerprint is a hash of the stream, `by`, the condition, the aggregate and the length of a pane; how far back the
+feature reads is not part of it, nor whether the event itself counts. So rules share the state of a feature, and it
+survives changes of the rule's condition and of the feature's length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import orjson
+
+from rulecore import language as lang
+from rulecore.compile.conditions import NameScope, compile_condition, compile_expr
+from rulecore.documents.features import Feature
+from rulecore.documents.rule import Rule
+from rulecore.errors import RuleSetError
+from rulecore.language import AggregateCall, Expr, Scope
+from rulecore.language.functions import FEATURE_AGGREGATES
+from rulecore.lists.list_columns import ListColumn
+from streamcore.durations import render_duration
+from streamcore.schema import StreamSchema, Type
+
+#: Functions of which a key keeps the latest event only, or the latest event of each value.
+LATEST: Final = frozenset({"previous", "time_since_last"})
+VALUES: Final = frozenset({"seen", "count_distinct"})
+_NAMES: Final = ("count", "count_distinct", "sum", "avg", "min", "max", "stddev", *FEATURE_AGGREGATES)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFeature:
+    """A feature over the events of a stream. ``where`` and ``argument`` are in normal form.
+
+    ``by``: in the order of the stream's fields. ``panes``: panes of ``pane_ms`` that it reads, the one of the event
+    included. ``text``: the aggregate as its author wrote it; ``type``: of its value.
+    """
+
+    name: str
+    function: str
+    argument: Expr | None
+    where: Expr | None
+    by: tuple[str, ...]
+    pane_ms: int
+    panes: int
+    including_this: bool
+    fingerprint: str
+    text: str
+    type: Type
+
+    @property
+    def column(self) -> str:
+        """The column of its value, in the frame on which conditions are evaluated."""
+        this = "_with_this" if self.including_this else ""
+        return f"feature_{self.fingerprint}_{self.panes}{this}"
+
+    @property
+    def size_ms(self) -> int:
+        """How far back it reads."""
+        return self.pane_ms * self.panes
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLimits:
+    """Limits of a feature: the longest time back in ms, and the most panes."""
+
+    window_ms: int
+    panes: int
+
+
+def compile_features(
+    rule: Rule, schema: StreamSchema, names: NameScope, key: tuple[str, ...], limits: FeatureLimits
+) -> tuple[tuple[CompiledFeature, ...], tuple[ListColumn, ...]]:
+    """Return the features, and the list columns that they read. Raise ``RuleError`` for one that is not possible.
+
+    ``key``: the columns by which the rule's events are routed.
+    """
+    found: list[CompiledFeature] = []
+    lists: tuple[ListColumn, ...] = ()
+    for number, feature in enumerate(rule.features):
+        compiled, columns = _compile_feature(rule, number, schema, names, key, limits)
+        if feature.name in {name.lower() for name in names.columns}:
+            raise RuleSetError(f"features.{number}.name: {feature.name} is a field of {schema.name}; take another name")
+        found.append(compiled)
+        lists += columns
+    return tuple(found), lists
+
+
+def _compile_feature(
+    rule: Rule, number: int, schema: StreamSchema, names: NameScope, key: tuple[str, ...], limits: FeatureLimits
+) -> tuple[CompiledFeature, tuple[ListColumn, ...]]:
+    feature, place = rule.features[number], f"features.{number}"
+    by = _key_columns(feature, rule, schema, key, f"{place}.by")
+    call = _parse_call(feature, names, f"{place}.of")
+    argument = None if call.argument is None else compile_expr(call.argument)
+    where = None if feature.where is None else compile_condition(feature.where, f"{place}.where", names)
+    span = feature.span
+    assert span is not None, "the document model accepts no other window"
+    panes = span.size_ms // span.slide_ms
+    if span.size_ms > limits.window_ms:
+        longest = render_duration(limits.window_ms)
+        raise RuleSetError(f"{place}.within: {render_duration(span.size_ms)} back, at most {longest}")
+    if panes > limits.panes:
+        raise RuleSetError(f"{place}.within: {panes} panes, at most {limits.panes}; make `every` longer")
+    of, condition = (None if one is None else one.expr for one in (argument, where))
+    identity = [schema.name, list(by), lang.fingerprint(condition), lang.fingerprint(of), call.function, span.slide_ms]
+    fingerprint = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
+    this = feature.including_this
+    made = CompiledFeature(
+        name=feature.name,
+        function=call.function,
+        argument=of,
+        where=condition,
+        by=by,
+        pane_ms=span.slide_ms,
+        panes=panes,
+        including_this=this,
+        fingerprint=fingerprint,
+        text=lang.render(call),
+        type=call.type,
+    )
+    return made, tuple(column for one in (argument, where) if one is not None for column in one.list_columns)
+
+
+def _key_columns(
+    feature: Feature, rule: Rule, schema: StreamSchema, key: tuple[str, ...], place: str
+) -> tuple[str, ...]:
+    """Return `by` in the order of the stream's fields. Raise ``RuleSetError`` if its events are on several shards."""
+    given = feature.by or rule.group_by
+    if unknown := [name for name in given if schema.get(name) is None]:
+        raise RuleSetError(f"{place}: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
+    if nested := [n for n in given if (field := schema.get(n)) is not None and field.type.is_nested]:
+        raise RuleSetError(f"{place}: {', '.join(nested)} is no single value of {schema.name}")
+    if missing := [name for name in key if name not in given]:
+        raise RuleSetError(
+            f"{place}: must contain {', '.join(missing)}, by which the rule's events are routed; "
+            "a feature by another key is one of another rule"
+        )
+    return tuple(name for name in schema.names if name in given)
+
+
+def _parse_call(feature: Feature, names: NameScope, place: str) -> AggregateCall:
+    scope = Scope({}, aggregates=True, arguments=names.columns, lists=names.lists, more_aggregates=FEATURE_AGGREGATES)
+    parsed = lang.parse(feature.of, scope, field=place, limits=names.limits, expect=None)
+    if not isinstance(parsed, AggregateCall):
+        raise RuleSetError(f"{place}: is one aggregate, such as avg(amount); there are {', '.join(_NAMES)}")
+    return parsed
+
+
+def with_features(names: NameScope, features: tuple[CompiledFeature, ...]) -> NameScope:
+    """Return the scope of the rule's condition: the fields of the event, and the features by name."""
+    return replace(names, columns={**names.columns, **{one.name: one.type for one in features}})
+
+
+def rename_features(expr: Expr, columns: Mapping[str, str]) -> Expr:
+    """Return the condition with the columns of features in place of their names. ``columns``: by name."""
+    if isinstance(expr, lang.ColumnRef):
+        return lang.ColumnRef(name=columns[expr.name], type=expr.type) if expr.name in columns else expr
+    return lang.rebuild(expr, lambda child: rename_features(child, columns))

@@ -1,0 +1,61 @@
+"""The features of a rule: values about the past of a key, which the rule's condition reads beside the event."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from rulecore.documents.base import DocumentModel
+from rulecore.documents.scalars import ColumnName, Expression
+from rulecore.documents.windows import SlidingSpec, TumblingSpec, Within
+
+MAX_FEATURES: Final = 32
+MAX_KEY_COLUMNS: Final = 16
+
+
+class Feature(DocumentModel):
+    """A named value about the earlier events of a key.
+
+    The value is that before the event which the rule looks at: of the events that arrived earlier and are no older than
+    ``within`` allows. An event is no evidence of itself, unless ``including_this``.
+    """
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[a-z][a-z0-9_]{0,62}$"),
+        Field(description="Name by which `where` and the message read the value."),
+    ]
+    of: Annotated[
+        Expression, Field(description="Aggregate of earlier events: avg(amount), seen(device_id), previous(country).")
+    ]
+    where: Annotated[
+        Expression | None, Field(description="Condition on each earlier event; only events that satisfy it count.")
+    ] = None
+    by: Annotated[
+        tuple[ColumnName, ...],
+        Field(strict=False, max_length=MAX_KEY_COLUMNS),
+        Field(description="Columns whose values earlier events share with the event; the default is group_by."),
+    ] = ()
+    within: Annotated[
+        Within, Field(description="How far back: {sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far.")
+    ]
+    including_this: Annotated[bool, Field(description="Whether the event itself counts, too.")] = False
+
+    @property
+    def span(self) -> TumblingSpec | SlidingSpec | None:
+        """The window, if it is one that a feature may have."""
+        return self.within if isinstance(self.within, TumblingSpec | SlidingSpec) else None
+
+
+def check_features(features: tuple[Feature, ...]) -> None:
+    """Raise ``ValueError`` for features that do not go together, or a window that a feature cannot have."""
+    names = [feature.name for feature in features]
+    if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
+        raise ValueError(f"features: two are named {repeated[0]}; give each a name of its own")
+    for feature in features:
+        if feature.span is None:
+            accepted = "{sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far"
+            raise ValueError(f"features: {feature.name}: within is {accepted}")
+        if len(set(feature.by)) != len(feature.by):
+            raise ValueError(f"features: {feature.name}: `by` names a column twice")

@@ -1,0 +1,79 @@
+"""The events of a cut by key: the order in which a feature counts them, and running values over that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rulecore.groups.windows.aggregation import Array, Combine, Partial
+from rulecore.groups.windows.running import running
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+#: Before every event time.
+NEVER = -(2**62)
+LATEST = Partial("m", Combine.MAX, whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedArrivals:
+    """Events sorted by key slot and then by arrival.
+
+    ``order``: the index of each event in order of arrival. ``slots``, ``times``: of each sorted event. ``key``: the
+    number of its key, ascending; ``key_slots``, ``first`` and ``counts``: by number of key, its slot, its first sorted
+    event and how many it has.
+    """
+
+    order: Ints
+    slots: Ints
+    times: Ints
+    key: Ints
+    key_slots: Ints
+    first: Ints
+    counts: Ints
+
+    @classmethod
+    def sort(cls, slots: Ints, times: Ints) -> KeyedArrivals:
+        """Sort events, given in order of arrival."""
+        order = np.argsort(slots, kind="stable")
+        sorted_slots = slots[order]
+        first = np.flatnonzero(np.diff(sorted_slots, prepend=-1))
+        counts = np.diff(np.append(first, len(slots)))
+        key = np.repeat(np.arange(len(first)), counts)
+        return cls(order, sorted_slots, times[order], key, sorted_slots[first], first, counts)
+
+    def unsort(self, values: Array) -> Array:
+        """Return the values of sorted events in order of arrival."""
+        result = np.empty_like(values)
+        result[self.order] = values
+        return result
+
+    def latest(self, counted: Mask, stored: Ints, *, including_this: bool) -> Ints:
+        """Return the latest time of the counted events of the key before each event (or with it), ``NEVER`` if there
+        is none. ``counted``: of each sorted event. ``stored``: by number of key, the latest time before this cut."""
+        after = running(LATEST, np.where(counted, self.times, NEVER), self.key, stored)
+        return after if including_this else self.shift(after, stored)
+
+    def latest_event(self, counted: Mask, stored: Ints, *, including_this: bool) -> Ints:
+        """Return the sorted event that ``latest`` has the time of, -1 if it is not of this cut. Of equal times it is
+        the one that arrived last."""
+        before = self.latest(counted, stored, including_this=False)
+        newer = counted & (self.times >= before)
+        none = np.full(len(self.first), -1)
+        after = running(LATEST, np.where(newer, np.arange(len(self.times)), -1), self.key, none)
+        return after if including_this else self.shift(after, none)
+
+    def shift(self, after: Array, stored: Array) -> Array:
+        """Return the running value before each event, from those after it. ``stored``: by key, before its first."""
+        before = np.empty_like(after)
+        before[1:] = after[:-1]
+        before[self.first] = stored
+        return before
+
+    def last(self, after: Array) -> Array:
+        """Return by number of key the running value after its last event."""
+        ends: Array = after[self.first + self.counts - 1]
+        return ends

@@ -1,0 +1,216 @@
+"""The group of all feature rules whose events one key of a stream routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import orjson
+import polars as pl
+
+from rulecore.compile.feature import CompiledFeature
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import RuleMode
+from rulecore.firing import FiringTime, RuleFailure, RuleFiring
+from rulecore.groups.base import CutContext, GroupId
+from rulecore.groups.features.history import History, Reading, StoredFeature
+from rulecore.groups.windows.members import EVALUATION_ERRORS, version_name
+from rulecore.matching.matcher import EventMatcher
+from rulecore.settings import GroupSettings
+from rulecore.state_size import StateSize, StateUse
+from streamcore.columnar.polars_types import polars_type
+from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.state import KeyValueTable, StateTable
+
+_TABLE = "feature"
+
+
+class _LoadedRows:
+    """Rows that are loaded before the rules are known, and with them the columns of their table."""
+
+    def __init__(self) -> None:
+        self.frames: list[pl.DataFrame] = []
+
+    def changes(self) -> pl.DataFrame:
+        return pl.DataFrame()
+
+    def rows(self, _bucket: int, _buckets: int) -> pl.DataFrame:
+        return pl.DataFrame()
+
+    def load(self, rows: pl.DataFrame) -> None:
+        self.frames.append(rows)
+
+
+class FeatureGroup:
+    """Feature rules and their features: a ``RuleGroup``. Features with one set of key columns share a ``History``.
+
+    ``since_ms``: by fingerprint of a feature, the event time from which it is complete; part of the name of its state,
+    so that rows of a feature that was given up are never read as those of a later one.
+    """
+
+    def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
+        self.group = group
+        self.settings = settings
+        self._dtypes = {field.name: polars_type(field.type) for field in schema.fields}
+        self._rules: tuple[CompiledRule, ...] = ()
+        self._matcher: EventMatcher[CompiledRule] = EventMatcher([])
+        self._histories: dict[tuple[str, ...], History] = {}
+        self._read: dict[str, tuple[tuple[str, ...], str, CompiledFeature]] = {}  # by column: key, state, feature
+        self._loaded: dict[str, _LoadedRows] = {}
+        self.since_ms: dict[str, int] = {}
+
+    def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, _watermark_ms: int) -> None:
+        """Evaluate exactly these rules from now on (see ``RuleGroup``)."""
+        self._rules = tuple(rules)
+        features = [feature for rule in rules for feature in rule.features]
+        stored = memory.get(str(self.group))
+        known = {} if stored is None else orjson.loads(stored)
+        longest: dict[str, CompiledFeature] = {}
+        for feature in features:
+            kept = longest.get(feature.fingerprint, feature)
+            longest[feature.fingerprint] = feature if feature.panes >= kept.panes else kept
+        self.since_ms = {}
+        panes = {}
+        for fingerprint, feature in sorted(longest.items()):
+            since, before = known.get(fingerprint, (now_ms, feature.panes))
+            # what a longer feature reads now was dropped, in part, while there was only a shorter one
+            self.since_ms[fingerprint] = since if feature.panes <= before else now_ms
+            panes[fingerprint] = feature.panes
+        document = {name: (since, panes[name]) for name, since in self.since_ms.items()}
+        memory.put(str(self.group), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+        by_key: dict[tuple[str, ...], list[StoredFeature]] = {}
+        for feature in longest.values():
+            by_key.setdefault(feature.by, []).append(StoredFeature(self._name(feature), feature, feature.panes))
+        self._histories = {by: self._histories.get(by) or self._new_history(by) for by in sorted(by_key)}
+        for by, history in self._histories.items():
+            history.set_features(sorted(by_key[by], key=lambda one: one.name))
+        self._read = {one.column: (one.by, self._name(one), one) for one in features}
+        self._matcher = EventMatcher([rule for rule in rules if rule.rule.status is not RuleMode.PAUSED])
+        self._take_loaded()
+
+    def _new_history(self, by: tuple[str, ...]) -> History:
+        return History({name: self._dtypes[name] for name in by})
+
+    def _name(self, feature: CompiledFeature) -> str:
+        """Return the name of the state of a feature."""
+        return f"{feature.fingerprint}@{self.since_ms[feature.fingerprint]}"
+
+    # --- a cut --------------------------------------------------------------------------------------------------
+
+    def add(self, frame: pl.DataFrame, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
+        """Evaluate the rules on events that are not late, in order of arrival, and add the events to the state."""
+        if not frame.height:
+            return [], []
+        try:
+            readings = {by: history.arrive(frame) for by, history in self._histories.items()}
+        except EVALUATION_ERRORS as error:
+            return [], self._failures(frame, error)
+        events = frame.with_columns(self._values(readings).values())
+        matches = self._matcher.match(events)
+        if matches.failed:
+            return [], [RuleFailure(self._matcher.rules[number], reason) for number, reason in matches.failed]
+        for by, history in self._histories.items():
+            history.write(readings[by])
+        return [*self._firings(events, matches.row.astype(np.int64), matches.rule.tolist(), context)], []
+
+    def values(self, frame: pl.DataFrame) -> Mapping[str, pl.Series]:
+        """Return by column the value of each feature at these events, in order of arrival, and change no state."""
+        return self._values({by: history.arrive(frame) for by, history in self._histories.items()})
+
+    def _values(self, readings: Mapping[tuple[str, ...], Reading]) -> Mapping[str, pl.Series]:
+        read = self._read.items()
+        return {column: self._histories[by].read(readings[by], name, one) for column, (by, name, one) in read}
+
+    def _failures(self, frame: pl.DataFrame, error: BaseException) -> list[RuleFailure]:
+        """Return the rules of which a feature cannot be computed on these events."""
+        broken = {}
+        for history in self._histories.values():
+            for name, one in history.features.items():
+                try:
+                    frame.select(one.expressions())
+                except EVALUATION_ERRORS as own:
+                    broken[name] = f"{type(own).__name__}: {own}"
+        if not broken:
+            raise error
+        found = []
+        for rule in self._rules:
+            reasons = [broken[self._name(one)] for one in rule.features if self._name(one) in broken]
+            found += [RuleFailure(rule, reasons[0])] if reasons else []
+        return found
+
+    def _firings(
+        self,
+        events: pl.DataFrame,
+        rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+        rules: list[int],
+        context: CutContext,
+    ) -> Iterator[RuleFiring]:
+        """Yield a firing for each match, in order of event and rule."""
+        for values, row, number in zip(events[rows].to_dicts(), rows.tolist(), rules, strict=True):
+            rule = self._matcher.rules[number]
+            partition, offset, time_ms = values[PARTITION], values[OFFSET], values[EVENT_MS]
+            shown = (*(field.column for field in rule.alert_fields), *(one.column for one in rule.placeholders))
+            yield RuleFiring(
+                rule=rule,
+                key={name: values[name] for name in rule.group_by},
+                mark=(context.find_topic(partition), partition % PARTITIONS_PER_TOPIC, offset),
+                time_ms=time_ms,
+                start_ms=min((time_ms // f.pane_ms - f.panes + 1) * f.pane_ms for f in rule.features),
+                end_ms=time_ms,
+                timing=FiringTime.EARLY,
+                row=row,
+                values={name: values[name] for name in shown},
+                incomplete=any(
+                    (time_ms // f.pane_ms - f.panes + 1) * f.pane_ms <= self.since_ms[f.fingerprint]
+                    for f in rule.features
+                ),
+            )
+
+    def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
+        """Drop what no later event reads."""
+        for history in self._histories.values():
+            history.expire(context.next_watermark_ms)
+        return [], []
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> StateSize:
+        """Return the size of the state of all features (see ``StateHolder``)."""
+        return sum((history.state_size() for history in self._histories.values()), StateSize())
+
+    def state_use(self, _watermark_ms: int) -> StateUse:
+        """Return the size of the tables that each rule's features are in."""
+        sizes = {by: history.exact_sizes() for by, history in self._histories.items()}
+        total = sum((size for own in sizes.values() for size in own.values()), StateSize())
+        by_rule = {}
+        for rule in self._rules:
+            used = {(one.by, self._histories[one.by].table_name(self._name(one))) for one in rule.features}
+            by_rule[version_name(rule)] = sum((sizes[by][name] for by, name in used), StateSize())
+        return StateUse(total, by_rule)
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return no metrics: no limit drops entries."""
+        return {}
+
+    def tables(self) -> dict[str, StateTable]:
+        """Return the tables of all features by name."""
+        return {self._table_name(by, n): t for by, one in self._histories.items() for n, t in one.tables().items()}
+
+    def _table_name(self, by: tuple[str, ...], name: str) -> str:
+        """Return the name of a table; ``by`` as numbers of the stream's columns, for a name may have any sign."""
+        columns = [*self._dtypes]
+        return f"{_TABLE}:{self.group}:{'.'.join(str(columns.index(one)) for one in by)}/{name}"
+
+    def table(self, name: str) -> StateTable:
+        """Return the table of that name; before the rules are set, one that keeps its rows for them."""
+        tables = self.tables()
+        return tables[name] if name in tables else self._loaded.setdefault(name, _LoadedRows())
+
+    def _take_loaded(self) -> None:
+        """Load the rows that came before the rules."""
+        tables = self.tables()
+        loaded, self._loaded = self._loaded, {}
+        for name, rows in loaded.items():
+            for frame in rows.frames if name in tables else ():
+                tables[name].load(frame)

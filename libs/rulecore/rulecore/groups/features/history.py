@@ -1,0 +1,268 @@
+"""The features of one set of key columns, with their state: what each reads at the events of a cut, and what it keeps.
+
+``read`` computes without changing the state; ``write`` then adds the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from rulecore.compile.feature import LATEST, VALUES, CompiledFeature
+from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
+from rulecore.groups.features.distinct import DistinctTimes
+from rulecore.groups.features.latest import VALUE, LatestTable, ValueTimes
+from rulecore.groups.features.panes import FeaturePanes, PaneSpans
+from rulecore.groups.windows.aggregation import Aggregation, Array
+from rulecore.language.columnar.compiler import to_polars
+from rulecore.state_size import StateSize
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.columnar.polars_types import polars_type
+from streamcore.schema import EVENT_MS
+from streamcore.state import StateTable
+
+_COUNTED = "__counted"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFeature:
+    """A feature as it is stored: once for all rules, with the longest time back of them. ``name``: of its state."""
+
+    name: str
+    feature: CompiledFeature
+    panes: int
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How panes hold it; for a feature of panes only."""
+        argument = self.feature.argument
+        return Aggregation(self.name, self.feature.function, None if argument is None else argument.type)
+
+    @property
+    def value_type(self) -> pl.DataType | None:
+        """The type of its argument in columns."""
+        argument = self.feature.argument
+        return None if argument is None else polars_type(argument.type)
+
+    def expressions(self) -> list[pl.Expr]:
+        """Return what an event adds to the feature, as columns."""
+        where, argument = self.feature.where, self.feature.argument
+        every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
+        counts = every if where is None else to_polars(where).fill_null(value=False) & every
+        value = None if argument is None else to_polars(argument)
+        if self.feature.function not in LATEST | VALUES:
+            return self.aggregation.contributions(counts, value)
+        present = counts if value is None else counts & value.is_not_null()
+        columns = [present.alias(_COUNTED)]
+        return columns if value is None else [*columns, pl.when(every).then(value).alias(VALUE)]
+
+    def first_pane(self, watermark_ms: int) -> int:
+        """Return the oldest pane that an event from the watermark on may read."""
+        return watermark_ms // self.feature.pane_ms - self.panes + 1
+
+
+@dataclass(slots=True)
+class Reading:
+    """The events of a cut in one ``History``.
+
+    ``added``: by state, what each sorted event adds. ``spans``: by length and number of panes. For the features of
+    values, by state: ``values``, the events that have a value, by value; ``by_event``, for each sorted event its index
+    in them, or -1.
+    """
+
+    arrivals: KeyedArrivals
+    added: Mapping[str, pl.DataFrame]
+    spans: dict[tuple[int, int], PaneSpans] = field(default_factory=dict)
+    values: dict[str, KeyedArrivals] = field(default_factory=dict)
+    by_event: dict[str, Ints] = field(default_factory=dict)
+
+    def find_spans(self, pane_ms: int, panes: int) -> PaneSpans:
+        """Return the spans of features with this length and number of panes."""
+        if (pane_ms, panes) not in self.spans:
+            self.spans[pane_ms, panes] = PaneSpans.of(self.arrivals, self.arrivals.times // pane_ms, panes)
+        return self.spans[pane_ms, panes]
+
+
+class History:
+    """The past of the keys of one set of columns. ``dtypes``: of these columns."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        self.keys = KeySlots(dtypes)
+        self.features: dict[str, StoredFeature] = {}
+        self.panes: dict[int, FeaturePanes] = {}
+        self.latest: dict[str, LatestTable] = {}
+        self.values: dict[str, ValueTimes] = {}
+        self._in_use = 0  # keys with state, at the last look
+
+    def set_features(self, features: Sequence[StoredFeature]) -> None:
+        """Keep exactly these features; a new one begins without a past."""
+        self.features = {one.name: one for one in features}
+        by_pane: dict[int, list[StoredFeature]] = {}
+        latest, values = {}, {}
+        for one in features:
+            function = one.feature.function
+            if function in LATEST:
+                dtype = one.value_type if function == "previous" else None
+                latest[one.name] = self.latest.get(one.name) or LatestTable(self.keys, dtype)
+            elif function in VALUES:
+                values[one.name] = self.values.get(one.name) or self._new_values(one)
+            else:
+                by_pane.setdefault(one.feature.pane_ms, []).append(one)
+        self.panes = {ms: self.panes.get(ms) or FeaturePanes(self.keys, ms) for ms in by_pane}
+        for pane_ms, ones in by_pane.items():
+            self.panes[pane_ms].keep_columns([one.aggregation for one in ones], 0)
+        self.latest, self.values = latest, values
+
+    def _new_values(self, one: StoredFeature) -> ValueTimes:
+        dtype = one.value_type
+        assert dtype is not None, "it has an argument"
+        if one.feature.function == "seen":
+            return ValueTimes(self.keys.dtypes, dtype)
+        return DistinctTimes(self.keys, dtype, one.feature.pane_ms)
+
+    # --- a cut --------------------------------------------------------------------------------------------------
+
+    def arrive(self, frame: pl.DataFrame) -> Reading:
+        """Return the events of a cut as ``read`` and ``write`` need them. May raise what evaluation raises."""
+        arrivals = KeyedArrivals.sort(self.keys.assign(frame), frame[EVENT_MS].to_numpy())
+        ordered = frame[arrivals.order]
+        added = {name: ordered.select(one.expressions()) for name, one in self.features.items()}
+        reading = Reading(arrivals, added)
+        for name, table in self.values.items():
+            columns = added[name]
+            present = np.flatnonzero(columns[VALUE].is_not_null().to_numpy())
+            keyed = ordered.select(list(table.by)).with_columns(columns[VALUE])[present]
+            reading.values[name] = table.arrive(keyed, arrivals.times[present])
+            by_event = np.full(len(arrivals.times), -1)
+            by_event[present[reading.values[name].order]] = np.arange(len(present))
+            reading.by_event[name] = by_event
+        return reading
+
+    def read(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
+        """Return the value of a feature at each event, in order of arrival. ``name``: of its state."""
+        function, this = feature.function, feature.including_this
+        if function in LATEST:
+            found = self._read_latest(reading, name, feature)
+        elif function == "seen":
+            found = self._read_seen(reading, name, feature)
+        elif function == "count_distinct":
+            table, values = self.values[name], reading.values[name]
+            assert isinstance(table, DistinctTimes)
+            spans = reading.find_spans(feature.pane_ms, feature.panes)
+            by_event = np.where(self._counted(reading, name), reading.by_event[name], -1)
+            found = pl.Series(table.count(spans, values, by_event, including_this=this))
+        else:
+            spans = reading.find_spans(feature.pane_ms, feature.panes)
+            totals = self.panes[feature.pane_ms].read(spans, _arrays(reading.added[name]), including_this=this)
+            found = self.features[name].aggregation.result(totals)
+        back = np.empty(len(reading.arrivals.order), np.int64)
+        back[reading.arrivals.order] = np.arange(len(back))
+        return found.gather(back).alias(feature.column)
+
+    def _counted(self, reading: Reading, name: str) -> Mask:
+        counted: Mask = reading.added[name][_COUNTED].to_numpy()
+        return counted
+
+    def _read_latest(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
+        arrivals, table, this = reading.arrivals, self.latest[name], feature.including_this
+        counted = self._counted(reading, name)
+        times = table.times(arrivals, counted, including_this=this)
+        alive = pl.Series(_is_within(times, arrivals.times, feature))
+        if feature.function == "time_since_last":
+            found = pl.Series("found", arrivals.times - np.where(alive.to_numpy(), times, 0))
+        else:
+            found = table.values(arrivals, counted, reading.added[name][VALUE], including_this=this)
+        return found.zip_with(alive, pl.Series(found.name, [None], dtype=found.dtype))
+
+    def _read_seen(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
+        values, by_event = reading.values[name], reading.by_event[name]
+        present = by_event >= 0
+        counted = self._counted(reading, name)
+        own = np.zeros(len(values.times), bool)
+        own[by_event[present]] = counted[present]
+        times = self.values[name].times(values, own, including_this=feature.including_this)
+        seen = np.zeros(len(present), bool)
+        seen[present] = _is_within(times, values.times, feature)[by_event[present]]
+        found = pl.Series("found", seen)
+        return found.zip_with(pl.Series(present), pl.Series("found", [None], dtype=pl.Boolean))
+
+    def write(self, reading: Reading) -> None:
+        """Add the events to the state."""
+        arrivals = reading.arrivals
+        for pane_ms, panes in self.panes.items():
+            values: dict[str, Array] = {}
+            for name, one in self.features.items():
+                if one.feature.pane_ms == pane_ms and one.feature.function not in LATEST | VALUES:
+                    values |= _arrays(reading.added[name])
+            panes.write(arrivals, arrivals.times // pane_ms, values)
+        for name, table in self.latest.items():
+            value = reading.added[name][VALUE] if table.dtype is not None else None
+            table.write(arrivals, self._counted(reading, name), value)
+        for name, times in self.values.items():
+            by_event, counted = reading.by_event[name], self._counted(reading, name)
+            own = np.zeros(len(reading.values[name].times), bool)
+            own[by_event[by_event >= 0]] = counted[by_event >= 0]
+            times.write(reading.values[name], own)
+
+    def expire(self, watermark_ms: int) -> None:
+        """Drop what no event from the watermark on may read, and the keys of which nothing is left."""
+        dropped = False
+        for pane_ms, panes in self.panes.items():
+            own = [one for one in self.features.values() if one.feature.pane_ms == pane_ms]
+            before = len(panes.runs)
+            panes.expire(min(one.first_pane(watermark_ms) for one in own))
+            dropped |= len(panes.runs) < before
+        for name, table in self._latest_tables():
+            one = self.features[name]
+            dropped |= table.expire(one.first_pane(watermark_ms) * one.feature.pane_ms)
+        if dropped or len(self.keys) > 2 * self._in_use + 4_096:
+            used = self._used()
+            self.keys.keep(used)
+            self._in_use = len(used)
+
+    def _used(self) -> Ints:
+        """Return the key slots that have state, in ascending order."""
+        used = [table.used() for table in self.panes.values()]
+        used += [table.used() for table in self.latest.values()]
+        used += [table.used() for table in self.values.values() if isinstance(table, DistinctTimes)]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *used]))
+
+    def _latest_tables(self) -> list[tuple[str, LatestTable | ValueTimes]]:
+        return [*self.latest.items(), *self.values.items()]
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """Return the tables: the panes by their length in ms, the others by the name of the feature."""
+        return {**{str(ms): table for ms, table in self.panes.items()}, **self.latest, **self.values}
+
+    def state_size(self) -> StateSize:
+        """Return the size of all tables, or more."""
+        sizes = [table.state_size for table in self.panes.values()]
+        return sum((table.state_size() for _, table in self._latest_tables()), sum(sizes, StateSize()))
+
+    def exact_sizes(self) -> Mapping[str, StateSize]:
+        """Return the size of each table, by its name in ``tables``."""
+        found = {}
+        for ms, table in self.panes.items():
+            every = np.ones(len(table.runs.codes()), bool)
+            found[str(ms)] = table.state_sizes({"": every})[""]
+        return found | {name: table.exact_size() for name, table in self._latest_tables()}
+
+    def table_name(self, name: str) -> str:
+        """Return the name of the table in which a feature is."""
+        one = self.features[name].feature
+        return name if one.function in LATEST | VALUES else str(one.pane_ms)
+
+
+def _arrays(frame: pl.DataFrame) -> dict[str, Array]:
+    return {column.name: column.to_numpy() for column in frame.get_columns()}
+
+
+def _is_within(latest: Ints, times: Ints, feature: CompiledFeature) -> Mask:
+    """Return whether each latest event is in the panes that the feature reads at an event of these times."""
+    within: Mask = latest // feature.pane_ms > times // feature.pane_ms - feature.panes
+    return within

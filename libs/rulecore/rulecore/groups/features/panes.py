@@ -1,0 +1,116 @@
+"""Features that panes hold: counts, sums, means, least and largest values, deviations, by key and pane.
+
+A feature of n panes reads the pane of the event, the n - 1 before it, and later ones: what arrived before the event
+with a later time counts, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
+from rulecore.groups.windows.aggregation import Array, Partial
+from rulecore.groups.windows.pane_table import PANE, PANE_MASK, SHIFT, PaneRows, PaneTable
+from rulecore.groups.windows.running import running
+from streamcore.columnar.grouping import expand_counts
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.state.table import HASH
+
+
+@dataclass(frozen=True, slots=True)
+class PaneSpans:
+    """Spans of panes that features read at events, one for each key and pane that has an event; and pairs of an event
+    and a span that holds it, ordered by span and then by arrival.
+
+    ``slots``, ``panes``: by span, the key slot and the pane of its events. ``length``: in panes. ``event``, ``span``:
+    of each pair. ``own``: for each sorted event, its pair with the span of its own pane. ``begins``: for each sorted
+    event, whether that pair is the first of its span.
+    """
+
+    slots: Ints
+    panes: Ints
+    length: int
+    event: Ints
+    span: Ints
+    own: Ints
+    begins: Mask
+
+    @classmethod
+    def of(cls, arrivals: KeyedArrivals, panes: Ints, length: int) -> PaneSpans:
+        """Return the spans of these events. ``panes``: of each sorted event."""
+        codes, span_of = np.unique((arrivals.slots << SHIFT) | panes, return_inverse=True)
+        slots, own_pane = codes >> SHIFT, codes & PANE_MASK
+        if len(codes) == len(arrivals.first):  # each key has events in one pane only
+            event, span = np.arange(len(panes)), arrivals.key
+        else:
+            key = np.searchsorted(arrivals.key_slots, slots)
+            counts = arrivals.counts[key]
+            event = expand_counts(arrivals.first[key], counts)
+            span = np.repeat(np.arange(len(codes)), counts)
+            last = np.zeros(len(codes), np.int64)
+            np.maximum.at(last, span_of, np.arange(len(panes)))
+            kept = (panes[event] > own_pane[span] - length) & (event <= last[span])
+            event, span = event[kept], span[kept]
+        pairs = np.flatnonzero(span == span_of[event])
+        own = np.empty(len(panes), np.int64)
+        own[event[pairs]] = pairs
+        begins = np.diff(span, prepend=-1) != 0
+        return cls(slots, own_pane, length, event, span, own, begins[own])
+
+    @property
+    def oldest(self) -> Ints:
+        """The oldest pane of each span."""
+        return np.maximum(self.panes - self.length + 1, 0)
+
+    def run(self, partial: Partial, values: Array, stored: Array, *, including_this: bool) -> Array:
+        """Return the running value of a partial at each sorted event: before it, or with it.
+
+        ``values``: by pair, what its event adds. ``stored``: by span, the value before this cut.
+        """
+        after = running(partial, values, self.span, stored)
+        if including_this:
+            return after[self.own]
+        before = after[self.own - 1]
+        before[self.begins] = stored[self.span[self.own[self.begins]]]
+        return before
+
+
+class FeaturePanes(PaneTable):
+    """The panes of features with one set of key columns and one length of panes. The keys are the group's."""
+
+    def __init__(self, keys: KeySlots, pane_ms: int) -> None:
+        super().__init__(keys.dtypes, pane_ms)
+        self.keys = keys
+
+    def read(self, spans: PaneSpans, values: Mapping[str, Array], *, including_this: bool) -> Mapping[str, Array]:
+        """Return the partials of a feature at each sorted event. ``values``: by column, what each sorted event adds."""
+        ranges = self.runs.ranges((spans.slots << SHIFT) | spans.oldest, (spans.slots + 1) << SHIFT)
+        read = {}
+        for name, own in values.items():
+            partial = self.partials[name]
+            stored = self.runs.combine(name, partial.combine, ranges)
+            read[name] = spans.run(partial, own[spans.event], stored, including_this=including_this)
+        return read
+
+    def write(self, arrivals: KeyedArrivals, panes: Ints, values: Mapping[str, Array]) -> None:
+        """Add what sorted events add, by column."""
+        rows = PaneRows(arrivals.slots, panes, values)
+        self.add(rows, self.arrive(rows))
+
+    def retain(self, live: Mask) -> None:
+        """Drop the panes where the mask is false. The group forgets the keys."""
+        if not live.all():
+            self.runs.retain(live)
+
+    def used(self) -> Ints:
+        """Return the key slots that have panes, in ascending order."""
+        return np.unique(self.runs.codes() >> SHIFT)
+
+    def load(self, rows: pl.DataFrame) -> None:
+        """Load stored rows (see ``StateTable``), without the columns of features that no rule has any more."""
+        known = [*self.keys.dtypes, HASH, PANE, *(name for name in self.partials if name in rows.columns)]
+        super().load(rows.select(known))

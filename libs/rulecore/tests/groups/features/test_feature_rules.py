@@ -1,0 +1,165 @@
+"""Feature rules as documents and in the rule set: what is rejected, what is shared, what survives a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from rulecore.compile.rule import RuleLimits, compile_rule
+from rulecore.documents.rule import Rule
+from rulecore.errors import RuleError
+from rulecore.factory import RulesFactory
+from rulecore.ruleset.diff import StateOutcome, diff
+from rulecore.settings import StateBudgets
+from rulecore.streams import RuleStream
+from streamcore.app import App, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.schema import StreamSchema
+from streamcore.wire.lanes import ALERTS, STATUS, Record
+
+HOUR = 3_600_000
+T0 = 1_700_006_400_000
+CLOCK = T0 + 1000 * 86_400_000
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "pay",
+        "event_time": "ts",
+        "keys": [["user"], ["card"]],
+        "fields": {"ts": "timestamp not null", "user": "string", "amount": "double", "card": "string"},
+    }
+)
+MEAN = {"name": "usual", "of": "avg(amount)", "within": {"sliding": "30d", "every": "1h"}}
+
+
+def document(version: int = 1, name: str = "r", **entries: Any) -> dict[str, object]:
+    own = {"group_by": ["user"], "features": [MEAN], "where": "amount > 3 * usual"}
+    then = {"severity": "low", "message": "{user}"}
+    return {"id": name, "version": version, "owner": "o", "on": "pay", "then": then, **own, **entries}
+
+
+def new_app(**settings: Any) -> InProcessApp:
+    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), **settings)
+    return InProcessApp(App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=2))
+
+
+def publish(offset: int, own: dict[str, object]) -> RawRecord:
+    return control_record(offset, str(own["id"]), orjson.dumps(own))
+
+
+def pay(offset: int, hour: float, amount: float, user: str = "ann", card: str | None = "k") -> RawRecord:
+    event = {"ts": T0 + int(hour * HOUR), "user": user, "amount": amount, "card": card}
+    return RawRecord(0, 0, offset, orjson.dumps(event))
+
+
+def lane(records: list[Record], name: str) -> list[dict[str, Any]]:
+    return [orjson.loads(r.value or b"null") for r in records if r.lane == name]
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"where": None}, "features: needs `where`"),
+        ({"group_by": []}, "features: needs group_by"),
+        ({"having": "count(*) > 1"}, "having: has no meaning in a rule of kind feature"),
+        ({"within": {"tumbling": "1h"}}, "within: has no meaning in a rule of kind feature"),
+        ({"features": [MEAN, MEAN]}, "two are named usual"),
+        ({"features": [{**MEAN, "within": {"session": "5m"}}]}, "usual: within is {sliding: 30d, every: 1h}"),
+        ({"features": [{**MEAN, "by": ["user", "user"]}]}, "`by` names a column twice"),
+    ],
+)
+def test_a_document_with_a_wrong_feature_is_rejected(entries: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="validation error") as caught:
+        Rule.model_validate(document(**entries))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        ({"name": "amount"}, "features.0.name: amount is a field of pay"),
+        ({"of": "amount"}, "features.0.of:1:1: amount"),
+        ({"of": "avg(amount) + 1"}, "features.0.of: is one aggregate, such as avg\\(amount\\); there are count, "),
+        ({"of": "avg(amont)"}, "features.0.of:1:5: unknown column amont"),
+        ({"of": "previous()"}, "accepted here: previous\\(x\\)"),
+        ({"of": "time_since_last(ts)"}, "accepted here: time_since_last\\(\\)"),
+        ({"where": "amont > 1"}, "features.0.where:1:1: unknown column amont"),
+        ({"by": ["card"]}, "features.0.by: must contain user"),
+        ({"by": ["user", "nobody"]}, "features.0.by: stream pay has no nobody"),
+        ({"within": {"sliding": "30d", "every": "1s"}}, "2592000 panes, at most 2000; make `every` longer"),
+        ({"within": {"sliding": "500d", "every": "1d"}}, "features.0.within: 500d back, at most 400d"),
+    ],
+)
+def test_a_feature_that_does_not_fit_the_stream_is_rejected(feature: dict[str, Any], message: str) -> None:
+    name = str(feature.get("name", "usual"))
+    rule = Rule.model_validate(document(features=[{**MEAN, **feature}], where=f"amount > {name}"))
+    with pytest.raises(RuleError, match=message):
+        compile_rule(rule, {"pay": SCHEMA}, RuleLimits())
+
+
+def test_a_condition_suggests_the_name_of_a_feature() -> None:
+    with pytest.raises(RuleError, match="unknown column usua; did you mean usual"):
+        compile_rule(Rule.model_validate(document(where="amount > usua")), {"pay": SCHEMA}, RuleLimits())
+
+
+def test_rules_share_a_feature_and_a_new_version_keeps_its_past() -> None:
+    app = new_app()
+    renamed = {**MEAN, "name": "mean"}
+    rules = [document(), document(name="s", features=[renamed], where="amount > 10 * mean")]
+    answers = lane(app.cut([publish(n, own) for n, own in enumerate(rules)], CLOCK), STATUS)
+    assert [answer["status"] for answer in answers] == ["accepted", "accepted"]
+    app.cut([pay(n, n, 10.0) for n in range(3)], CLOCK)
+    shorter = {**MEAN, "within": {"sliding": "10d", "every": "1h"}}
+    app.cut([publish(2, document(version=2, features=[shorter], where="amount > 4 * usual"))], CLOCK)
+    found = lane(app.cut([pay(3, 4, 41.0), pay(4, 5, 900.0)], CLOCK), ALERTS)
+    first = [alert for alert in found if alert["event_time_ms"] < T0 + 5 * HOUR]
+    assert [(one["rule"], one["version"], one["values"]) for one in first] == [("r", 2, {"usual": 10.0})]
+    assert {a["rule"] for a in found} == {"r", "s"}
+
+
+def test_a_feature_that_was_given_up_begins_without_a_past() -> None:
+    app = new_app()
+    app.cut([publish(0, document())], CLOCK)
+    app.cut([pay(0, 0, 10.0), pay(1, 1, 10.0)], CLOCK)
+    app.cut([control_record(1, "r", None)], CLOCK)
+    app.cut([publish(2, document(version=2))], CLOCK)
+    restarted = InProcessApp(app.app, app.blobs)
+    (alert,) = lane(restarted.cut([pay(2, 2, 900.0), pay(3, 3, 9000.0)], CLOCK), ALERTS)
+    assert alert["values"] == {"usual": 900.0}
+
+
+def test_a_rule_whose_features_take_too_much_state_goes_into_quarantine() -> None:
+    app = new_app(budgets=StateBudgets(rule_bytes=2_000))
+    known = {**MEAN, "name": "known", "of": "seen(card)"}
+    own = document(features=[known], where="not known")
+    app.cut([publish(0, own)], CLOCK)
+    statuses = lane(app.cut([pay(n, 0, 1.0, card=f"k{n}") for n in range(100)], CLOCK), STATUS)
+    assert [s["status"] for s in statuses] == ["quarantined"]
+    assert "100 entries of state in one shard" in statuses[0]["reason"]
+
+
+def test_an_alert_says_when_a_feature_cannot_be_complete() -> None:
+    app = new_app()
+    app.cut([pay(0, 0, 10.0)], CLOCK)
+    app.cut([publish(0, document())], CLOCK)
+    found = lane(
+        app.cut([pay(1, 1, 10.0), pay(2, 2, 100.0), pay(3, 24 * 31, 1.0), pay(4, 24 * 31, 10.0)], CLOCK), ALERTS
+    )
+    assert [(alert["event_time_ms"] - T0) // HOUR for alert in found] == [2, 744]
+    assert [alert["incomplete"] for alert in found] == [True, False]
+
+
+def test_a_diff_tells_what_becomes_of_features() -> None:
+    def changes(before: dict[str, object], after: dict[str, object]) -> list[tuple[str, StateOutcome]]:
+        old, new = (Rule.model_validate(own) for own in (before, after))
+        (change,) = diff([old], [new], {"pay": SCHEMA})
+        return [(one.state_name, one.outcome) for one in change.state]
+
+    name = "feature usual, avg(amount) by user over 30d"
+    assert changes(document(), document(version=2, where="amount > 4 * usual")) == [(name, StateOutcome.KEPT)]
+    other = {**MEAN, "of": "max(amount)"}
+    assert changes(document(), document(version=2, features=[other])) == [
+        ("feature usual, max(amount) by user over 30d", StateOutcome.NEW),
+        (name, StateOutcome.DROPPED),
+    ]

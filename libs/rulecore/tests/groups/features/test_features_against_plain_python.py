@@ -1,0 +1,270 @@
+"""Feature rules, compared with plain Python that looks at all earlier events for each event."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rulecore.factory import RulesFactory
+from rulecore.streams import RuleStream
+from streamcore.app import App, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.schema import StreamSchema
+from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import ALERTS, STATUS
+
+MINUTE = 60_000
+T0 = 1_700_006_400_000  # a whole number of days
+CLOCK = T0 + 1000 * 86_400_000
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "pay",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {
+            "ts": "timestamp not null",
+            "user": "string",
+            "amount": "decimal(12,2)",
+            "card": "string",
+            "x": "double",
+            "n": "long not null",
+        },
+    }
+)
+
+
+@dataclass(frozen=True)
+class Pay:
+    minute: int
+    user: str | None = "a"
+    amount: int | None = 1
+    card: str | None = "c"
+    offset: int = 0
+
+    @property
+    def ms(self) -> int:
+        return T0 + self.minute * MINUTE
+
+    @property
+    def x(self) -> float | None:
+        return None if self.amount is None else self.amount / 4
+
+    def record(self) -> RawRecord:
+        event = {"ts": self.ms, "user": self.user, "amount": self.amount, "card": self.card, "x": self.x}
+        return RawRecord(0, 0, self.offset, orjson.dumps(event | {"n": self.offset}))
+
+
+Read = Callable[[Sequence[Pay], Pay], object]
+
+
+def numbers(events: Sequence[Pay]) -> list[float]:
+    return [e.x for e in events if e.x is not None]
+
+
+def money(value: int) -> str:
+    return f"{value}.00"
+
+
+def latest(events: Sequence[Pay]) -> Pay | None:
+    return max(enumerate(events), key=lambda pair: (pair[1].ms, pair[0]))[1] if events else None
+
+
+def deviation(events: Sequence[Pay], _: Pay) -> object:
+    values = numbers(events)
+    if len(values) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    return pytest.approx(math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)), abs=1e-6)
+
+
+def with_amount(events: Sequence[Pay]) -> list[Pay]:
+    return [e for e in events if e.amount is not None]
+
+
+def since_last(events: Sequence[Pay], event: Pay) -> object:
+    found = latest(events)
+    return None if found is None else event.ms - found.ms
+
+
+def previous_card(events: Sequence[Pay], _: Pay) -> object:
+    found = latest([e for e in events if e.card is not None])
+    return None if found is None else found.card
+
+
+def previous_x(events: Sequence[Pay], _: Pay) -> object:
+    found = latest([e for e in events if e.x is not None])
+    return None if found is None else found.x
+
+
+AGGREGATES: Mapping[str, Read] = {
+    "count(*)": lambda events, _: len(events),
+    "count(amount)": lambda events, _: len(with_amount(events)),
+    "sum(amount)": lambda events, _: money(sum(e.amount or 0 for e in events)) if with_amount(events) else None,
+    "avg(x)": lambda events, _: math.fsum(numbers(events)) / len(numbers(events)) if numbers(events) else None,
+    "min(x)": lambda events, _: min(numbers(events), default=None),
+    "max(amount)": lambda events, _: (
+        money(max(e.amount or 0 for e in with_amount(events))) if with_amount(events) else None
+    ),
+    "stddev(x)": deviation,
+    "count(distinct card)": lambda events, _: len({e.card for e in events} - {None}),
+    "seen(card)": lambda events, event: None if event.card is None else event.card in {e.card for e in events},
+    "previous(card)": previous_card,
+    "previous(x)": previous_x,
+    "time_since_last()": since_last,
+}
+WHERES: Mapping[str | None, Callable[[Pay], bool]] = {
+    None: lambda _: True,
+    "amount > 1": lambda e: e.amount is not None and e.amount > 1,
+}
+KEYS: Mapping[tuple[str, ...], Callable[[Pay], object]] = {
+    (): lambda e: e.user,
+    ("user", "card"): lambda e: (e.user, e.card),
+}
+WINDOWS: Mapping[str, tuple[int, int]] = {
+    '{"sliding": "10m", "every": "1m"}': (1, 10),
+    '{"sliding": "12m", "every": "4m"}': (4, 3),
+    '{"tumbling": "5m"}': (5, 1),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    of: str
+    where: str | None
+    by: tuple[str, ...]
+    within: str
+    including_this: bool
+
+    def document(self, name: str) -> dict[str, object]:
+        entries = {"name": name, "of": self.of, "by": self.by, "within": orjson.loads(self.within)}
+        return entries | {"where": self.where, "including_this": self.including_this}
+
+    def value(self, earlier: Sequence[Pay], event: Pay) -> object:
+        """Return the value at the event; ``earlier``: all that arrived before it."""
+        pane, panes = WINDOWS[self.within]
+        known = [*earlier, event] if self.including_this else earlier
+        key = KEYS[self.by]
+        read = [e for e in known if key(e) == key(event) and e.minute // pane > event.minute // pane - panes]
+        return AGGREGATES[self.of]([e for e in read if WHERES[self.where](e)], event)
+
+
+def rule(specs: Sequence[Spec], version: int = 1, where: str = "n >= 0", name: str = "r") -> RawRecord:
+    document = {
+        "id": name,
+        "version": version,
+        "owner": "o",
+        "on": "pay",
+        "group_by": ["user"],
+        "features": [spec.document(f"f{n}") for n, spec in enumerate(specs)],
+        "where": where,
+        "then": {"severity": "low", "message": "m"},
+    }
+    return control_record(version, name, orjson.dumps(document))
+
+
+def new_app(disorder: int, shards: int = 1) -> App:
+    watermark = WatermarkStrategy(max_out_of_orderness_ms=disorder * MINUTE)
+    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
+    return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
+
+
+def lane(records: Sequence[object], name: str) -> list[dict[str, object]]:
+    return [orjson.loads(r.value) for r in records if r.lane == name]  # type: ignore[attr-defined]
+
+
+def run(
+    specs: Sequence[Spec], cuts: Sequence[Sequence[Pay]], disorder: int, how: str = "one", shards: int = 1
+) -> dict[int, Mapping[str, object]]:
+    """Return the values of the features by the offset of their event. ``how``: one process, a new one for every cut, or
+    two that take turns."""
+    spec = new_app(disorder, shards)
+    app = InProcessApp(spec)
+    turns = [app, InProcessApp(spec, app.blobs)]
+    first = app.cut([rule(specs)], CLOCK)
+    assert [s["status"] for s in lane(first, STATUS)] == ["accepted"], lane(first, STATUS)
+    found: list[dict[str, object]] = []
+    for number, cut in enumerate(cuts):
+        if how == "new":
+            app = InProcessApp(spec, app.blobs)
+        runner = turns[1 if number % 3 else 0] if how == "turns" else app
+        found += lane(runner.cut([e.record() for e in cut], CLOCK), ALERTS)
+    places = [alert["source"]["offset"] for alert in found]  # type: ignore[index]
+    assert len(set(places)) == len(places)
+    return {place: alert["values"] for place, alert in zip(places, found, strict=True)}  # type: ignore[misc]
+
+
+def expected(specs: Sequence[Spec], cuts: Sequence[Sequence[Pay]], disorder: int) -> dict[int, Mapping[str, object]]:
+    found: dict[int, Mapping[str, object]] = {}
+    watermark, newest = -math.inf, -math.inf
+    arrived: list[Pay] = []
+    for cut in cuts:
+        for event in cut:
+            if event.ms >= watermark:
+                found[event.offset] = {f"f{n}": spec.value(arrived, event) for n, spec in enumerate(specs)}
+                arrived.append(event)
+        newest = max([newest, *(e.ms for e in cut)])
+        watermark = max(watermark, newest - disorder * MINUTE)
+    return found
+
+
+def split_into_cuts(events: Sequence[Pay], sizes: Sequence[int]) -> list[list[Pay]]:
+    cuts: list[list[Pay]] = []
+    start = 0
+    while start < len(events):
+        size = sizes[len(cuts) % len(sizes)]
+        cuts.append([*events[start : start + size]])
+        start += size
+    return cuts
+
+
+pays = st.lists(
+    st.builds(
+        Pay,
+        st.integers(0, 45),
+        st.sampled_from(["a", "b", None]),
+        st.one_of(st.none(), st.integers(0, 6)),
+        st.sampled_from(["x", "y", "z", None]),
+    ),
+    min_size=1,
+    max_size=40,
+).map(lambda events: [Pay(e.minute, e.user, e.amount, e.card, i) for i, e in enumerate(events)])
+sizes = st.lists(st.integers(1, 12), min_size=1, max_size=4)
+specs = st.lists(
+    st.builds(
+        Spec,
+        st.sampled_from([*AGGREGATES]),
+        st.sampled_from([*WHERES]),
+        st.sampled_from([*KEYS]),
+        st.sampled_from([*WINDOWS]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(specs, pays, sizes, st.sampled_from([0, 3, 15, 100]), st.sampled_from(["one", "new", "turns"]))
+@settings(max_examples=200)
+def test_features_are_what_plain_python_finds(
+    specs: list[Spec], events: list[Pay], sizes: list[int], disorder: int, how: str
+) -> None:
+    cuts = split_into_cuts(events, sizes)
+    assert run(specs, cuts, disorder, how, shards=1 + (how == "turns")) == expected(specs, cuts, disorder)
+
+
+def in_order(minutes: Sequence[int]) -> list[Pay]:
+    return [Pay(minute, amount=n, card=f"c{n}", offset=n) for n, minute in enumerate(minutes)]
+
+
+@pytest.mark.parametrize("of", [*AGGREGATES])
+def test_each_function_over_many_cuts(of: str) -> None:
+    events = [Pay((n * 7) % 31 + n // 4, "ab"[n % 3 % 2], n % 5 or None, f"c{n % 4}", n) for n in range(60)]
+    own = [Spec(of, where, by, w, this) for where in WHERES for by in KEYS for w in WINDOWS for this in (False, True)]
+    cuts = split_into_cuts(events, [7, 2, 11])
+    assert run(own, cuts, 100) == expected(own, cuts, 100)
