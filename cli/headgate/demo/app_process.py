@@ -43,8 +43,9 @@ class AppMetrics:
     ``committed``: the offset after the last committed record, by topic and partition; None before the first cut.
     ``cut_ms``: the durations of the latest cuts in milliseconds, the latest one last. ``last_report_s``: when the
     latest report was read, by ``time.monotonic``. ``lag_s``: after the latest cut, the age of the
-    oldest record that is not committed. ``waits_for``: what the start waits for, since ``waits_since_s``; empty after
-    the first cut."""
+    oldest record that is not committed. ``newest_event_ms``: the time of the newest event. ``silent_partitions``:
+    partitions of the inputs without an event so far, which hold the watermark back until they are idle. ``waits_for``:
+    what the start waits for, since ``waits_since_s``; empty after the first cut."""
 
     epoch: int = 0
     cuts: int = 0
@@ -53,6 +54,8 @@ class AppMetrics:
     sinks: Mapping[str, SinkMetrics] = field(default_factory=dict)
     events_per_second: float = 0.0
     watermark_ms: int | None = None
+    newest_event_ms: int | None = None
+    silent_partitions: int = 0
     cut_ms: tuple[int, ...] = ()
     committed: Mapping[tuple[str, int], int] | None = None
     last_report_s: float | None = None
@@ -195,7 +198,7 @@ class AppProcess:
                 continue
             if "cut" in document:
                 cut = document["cut"]
-                self._add_cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
+                self._add_cut(cut, cut["lanes"], cut["offsets"], cut["watermarks"], cut["sinks"])
                 self.metrics = replace(self.metrics, lag_s=document["lag"]["ms"] / 1000)
             elif "waiting" in document:
                 self.metrics = replace(self.metrics, waits_for=document["waiting"], waits_since_s=time.monotonic())
@@ -205,6 +208,7 @@ class AppProcess:
         cut: Mapping[str, int],
         lanes: Mapping[str, int],
         offsets: Mapping[str, Mapping[str, int]],
+        watermarks: Mapping[str, Mapping[str, int]],
         sinks: Mapping[str, Mapping[str, int]],
     ) -> None:
         now, before = time.monotonic(), self.metrics
@@ -224,6 +228,12 @@ class AppProcess:
             sinks={name: before.sinks.get(name, SinkMetrics()).after(report) for name, report in sinks.items()},
             events_per_second=sum(n for _, n in self._recent) / _RATE_WINDOW_S,
             watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
+            silent_partitions=sum(
+                len(partitions.keys() - watermarks.get(topic, {}).keys())
+                for topic, partitions in offsets.items()
+                if topic in self._topics
+            ),
+            newest_event_ms=cut["newest_event_ms"] or before.newest_event_ms,
             cut_ms=(*before.cut_ms, duration_ms)[-_CUTS_KEPT:],
             last_report_s=now,
             waits_for="",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources, util
@@ -47,7 +47,8 @@ _PROGRESS_EVERY = 10  # downloads
 class JarSet(enum.StrEnum):
     """A set of jars, with its own lock file. ``S3``: the jars of ``SPARK`` and the client of object stores. ``COPY``
     and ``DELTA``: Spark's own Kafka source and Delta sink, for benchmarks. ``KAFKA`` and ``OPENSEARCH``: a server.
-    ``POSTGRES``: the programs of a server, one jar per platform. ``REGISTRY``: an archive with a server, for tests."""
+    ``POSTGRES``: the programs of a server, one jar per platform. ``REGISTRY``: an archive with a server, for tests.
+    ``ICEBERG``: a REST catalogue, for tests."""
 
     SPARK = "spark"
     S3 = "s3"
@@ -57,6 +58,7 @@ class JarSet(enum.StrEnum):
     POSTGRES = "postgres"
     OPENSEARCH = "opensearch"
     REGISTRY = "registry"
+    ICEBERG = "iceberg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def fetch(jars: Iterable[Jar], directory: Path, java: Java, print_message: Print
     with TemporaryDirectory(prefix="headgate-ivy-") as temp:
         settings, module = Path(temp, "settings.xml"), Path(temp, "ivy.xml")
         settings.write_text(_SETTINGS.format(cache=quoteattr(str(Path(temp, "cache")))), encoding="utf-8")
-        dependencies = "\n".join(map(_dependency, jar_list))
+        dependencies = "\n".join(_dependencies(jar_list))
         module.write_text(_MODULE.format(dependencies=dependencies), encoding="utf-8")
         pattern = f"{directory}/[artifact]-[revision](-[classifier]).[ext]"
         trusted = trust.system_certificates()
@@ -159,13 +161,21 @@ def fetch(jars: Iterable[Jar], directory: Path, java: Java, print_message: Print
         )
 
 
-def _dependency(jar: Jar) -> str:
-    values = f"org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
-    if not jar.classifier:
-        return f'    <dependency {values} conf="default->*" transitive="false"/>'
+def _dependencies(jars: Sequence[Jar]) -> Iterator[str]:
+    """Yield one element for each module: of two elements of a module, Ivy takes one."""
+    modules: dict[tuple[str, str, str], list[Jar]] = {}
+    for jar in jars:
+        modules.setdefault((jar.group, jar.artifact, jar.version), []).append(jar)
+    for (group, artifact, version), files in modules.items():
+        values = f"org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
+        named = "".join(map(_artifact, files)) if any(jar.classifier for jar in files) else ""
+        yield f'    <dependency {values} conf="default->*" transitive="false">{named}</dependency>'
+
+
+def _artifact(jar: Jar) -> str:
     kind = quoteattr(jar.extension)
-    artifact = f"name={quoteattr(jar.artifact)} type={kind} ext={kind} m:classifier={quoteattr(jar.classifier)}"
-    return f'    <dependency {values} conf="default->*" transitive="false"><artifact {artifact}/></dependency>'
+    classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
+    return f"<artifact name={quoteattr(jar.artifact)} type={kind} ext={kind}{classifier}/>"
 
 
 def _run(command: list[str], total: int, print_message: Print) -> None:

@@ -82,6 +82,11 @@ def test_an_unknown_value_is_shown_as_a_dash() -> None:
     assert lines[3].split("││")[1].split() == ["watermark", "-"]
 
 
+def test_a_watermark_that_empty_partitions_hold_back_says_so() -> None:
+    line = render_lines(replace(STATE, watermark_ms=None, silent_partitions=3), 100, 30)[3]
+    assert line.split("││")[1].split() == ["watermark", "3", "partitions", "empty"]
+
+
 def test_a_small_terminal_shows_the_rules_with_the_most_matches() -> None:
     many = tuple(RuleRow(f"rule-{i:03}", 1, "live", "accepted", i) for i in range(200))
     text = "\n".join(render_lines(replace(STATE, rules=many), 100, 30))

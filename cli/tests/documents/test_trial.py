@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from decimal import ROUND_HALF_UP, Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from xml.etree import ElementTree as ET
 
+import orjson
 import polars as pl
 import pytest
 import yaml
 
+from headgate.demo.app_process import AppProcess
 from headgate.demo.shop.search_documents import PRODUCT_CHANGES, PRODUCT_COUNTS
 from headgate.documents.mapping_tests import run_mapping_tests
 from headgate.documents.run import load_document
 from headgate.errors import InputError
 from headgate.main import run
 from headgate.programs.local_run import LocalOptions, LocalRun
+from tests.harness.apps.cut_reports import cut_report
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "services/etl/example.yaml"
@@ -389,6 +395,19 @@ def test_run_takes_its_own_jars_where_the_document_names_none_of_this_machine(tm
     assert LocalRun(loaded, LocalOptions(None, 1, fresh=False, keep_broker=False), messages.append)._has_jars()
     with pytest.raises(InputError, match="cannot be used"):
         load_document("etl", ROOT / "streams/shop.yaml", [])
+
+
+def test_the_live_view_of_a_document_shows_the_newest_event_and_what_holds_the_watermark_back(tmp_path: Path) -> None:
+    report = replace(cut_report(), offsets={"retail": {"0": 7, "1": 0}, "other": {"0": 9}}, events=7)
+    report = replace(report, newest_event_ms=1_291_207_380_000, watermarks={"retail": {"0": 1_291_207_379_999}})
+    loaded = load_document("etl", EXAMPLE, ["kafka.bootstrap='127.0.0.1:1'"])
+    local = LocalRun(loaded, LocalOptions(None, 1, fresh=False, keep_broker=False), print)
+    local._app = AppProcess(loaded.module, loaded.settings_file, tmp_path / "app.log", ["retail"])
+    document = {"cut": asdict(report), "lag": {"ms": 0}}
+    local._app._read(io.BytesIO(orjson.dumps(document)))
+    local._counted_s = math.inf  # no Kafka is asked
+    figures = local._figures("running")
+    assert (figures.newest_event_ms, figures.watermark_ms, figures.silent_partitions) == (1_291_207_380_000, None, 1)
 
 
 def test_sessions_of_lines_of_a_log_are_tried_in_its_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,10 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from pyiceberg.catalog.rest import RestCatalog
 from sqlalchemy.engine.default import DefaultDialect
 
 from streamcore.cuts.writer_id import WriterId
@@ -49,15 +50,18 @@ def sink(folder: Path, hooks: SinkHooks | None = None) -> IcebergSink:
 
 def die_in_the_commit(*, after: bool) -> None:
     """Let the catalogue's next commit kill the process, before or after it takes effect."""
-    commit = DefaultDialect.do_commit
+    for kind, name in ((DefaultDialect, "do_commit"), (RestCatalog, "commit_table")):
+        # A class of the library is changed, in a process that dies of it.
+        type.__setattr__(kind, name, _dying(getattr(kind, name) if after else None))
 
-    def die(dialect: DefaultDialect, connection: Any) -> None:
-        if after:
-            commit(dialect, connection)  # type: ignore[no-untyped-call]
+
+def _dying(commit: Callable[..., object] | None) -> Callable[..., None]:
+    def die(*arguments: object) -> None:
+        if commit is not None:
+            commit(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    # A class of the library is changed, in a process that dies of it.
-    type.__setattr__(DefaultDialect, "do_commit", die)
+    return die
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def metadata(folder: Path, table: str) -> Mapping[str, Any]:
 
 def live_files(folder: Path, table: str) -> list[Path]:
     """Return the data files of the newest snapshot of a table on a disk."""
-    return [Path(place.removeprefix("file://")) for place in _live_places(folder, table)]
+    return [_to_path(place) for place in _live_places(folder, table)]
 
 
 def ids(folder: Path, table: str) -> list[int]:
@@ -60,4 +60,9 @@ def _read(place: str) -> bytes:
         with s3_server.file_system().open_input_file(place.removeprefix("s3://")) as file:
             content: bytes = file.read()
             return content
-    return Path(place.removeprefix("file://")).read_bytes()
+    return _to_path(place).read_bytes()
+
+
+def _to_path(place: str) -> Path:
+    """Return the path of a ``file:`` URI, which Hadoop writes without an authority."""
+    return Path(place.removeprefix("file:").removeprefix("//"))

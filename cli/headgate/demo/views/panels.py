@@ -24,7 +24,8 @@ class RunMetrics:
     """Figures of an app and its generator; None: not known yet. ``sent`` and ``processed`` count input records.
     ``lag_s``: the age of the oldest record not yet processed, in seconds. ``cut_ms``: the durations of the latest
     cuts. ``waits_for``: what the start waits for, for ``waits_s`` seconds; empty if it does not. ``invented_clock``:
-    whether event times are those of a generator, which has a clock of its own."""
+    whether event times are those of a generator, which has a clock of its own. ``silent_partitions``: those without an
+    event, which hold the watermark back."""
 
     app: str
     bootstrap: str
@@ -42,6 +43,7 @@ class RunMetrics:
     waits_for: str = ""
     waits_s: float = 0.0
     invented_clock: bool = False
+    silent_partitions: int = 0
 
     @property
     def lag(self) -> int | None:
@@ -92,7 +94,7 @@ def metrics_table(state: RunMetrics, out: Mapping[str, str], width: int) -> Tabl
         _panel(
             "event time, invented" if state.invented_clock else "event time",
             ("newest", time_text(state.newest_event_ms, time_format)),
-            ("watermark", time_text(state.watermark_ms, time_format)),
+            ("watermark", _render_watermark(state, time_format)),
             ("delay", _render_delay(state)),
             ("cut", _render_cut_durations(state.cut_ms)),
         ),
@@ -117,6 +119,12 @@ def _panel(title: str, *entries: tuple[str, str]) -> Panel:
     return Panel(
         grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED, height=METRICS_PANEL_LINES
     )
+
+
+def _render_watermark(state: RunMetrics, time_format: str) -> str:
+    if state.watermark_ms is None and state.newest_event_ms is not None and state.silent_partitions:
+        return f"{state.silent_partitions} partitions empty"
+    return time_text(state.watermark_ms, time_format)
 
 
 def _render_delay(state: RunMetrics) -> str:

@@ -24,6 +24,7 @@ class CutReport:
     of dead letters by code. ``starts``, ``offsets``: the offset where the cut begins and ends, by topic and partition.
     ``clock_ms``: the cut's clock; ``clock_ahead_ms``: by how much it is ahead of the machine's (``CutClock``).
     ``watermarks``: the watermark in milliseconds of each partition that has had events, by topic and partition.
+    ``newest_event_ms``: the time of the newest event since the checkpoint was created; 0 before the first.
     ``run_ms``: duration of the Spark job;
     ``commit_ms``: duration of writing the output. ``state_bytes``: bytes of state written. ``shards_loaded``: number of
     shards that had to read their state. ``counters``: of the operators, by operator and name. ``oversized``: number of
@@ -53,6 +54,7 @@ class CutReport:
     shards: int = 1
     latencies_ms: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    newest_event_ms: int = 0
 
     @property
     def wall_ms(self) -> int:

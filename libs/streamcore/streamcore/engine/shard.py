@@ -52,8 +52,8 @@ class ShardOutput:
     """The output of one shard in one cut, with its metrics.
 
     ``records`` and ``lanes`` are for the sinks, ``blocks`` for the shards of the next stage. ``metrics`` are those of
-    this shard plus those that it received from shards of earlier stages. ``partitions``: the watermark of each source
-    partition that has one; every shard knows all of them, so they are the same in all; so are ``streams``, the
+    this shard plus those that it received from shards of earlier stages. ``partitions``: the time of each source
+    partition that has begun; every shard knows all of them, so they are the same in all; so are ``streams``, the
     published documents that the app has from the next cut on. ``fields``: as in ``KernelOutput``.
     """
 
@@ -64,7 +64,7 @@ class ShardOutput:
     blocks: list[ShuffleBlock]
     events: int
     watermark_ms: int
-    partitions: Mapping[int, int]
+    partitions: Mapping[int, PartitionTime]
     clock_ms: int
     metrics: ShardMetrics
     streams: Sequence[PublishedDocument] = ()
@@ -137,7 +137,7 @@ class Shard:
             events=sum(p.events for p in contents.progress),
             watermark_ms=after[0].watermark_ms,
             partitions={
-                n: one.watermark_ms
+                n: one
                 for time in after
                 for n, one in time.partitions.items()
                 if one.has_begun and source_index(n) < len(self.app.sources)

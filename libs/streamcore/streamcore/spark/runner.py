@@ -522,7 +522,7 @@ class _Cuts:
         committed = self.outputs.commit(cut.id(batch), blobs, self.runner.watch.enter)
         # 4. Spark writes commits/<batch> when this returns.
         committed_s = time.perf_counter()
-        watermarks = _by_topic(self.runner.app, [row.partitions for row in rows])
+        watermarks, newest_event_ms = _by_topic(self.runner.app, [row.partitions for row in rows])
         self.planner.alignment.record(cut, watermarks)
         first_records_ms = take_first_records(counters)
         self.runner.on_cut_committed(
@@ -538,6 +538,7 @@ class _Cuts:
                 clock_ahead_ms=cut.end.clock.ahead_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
                 watermarks=watermarks,
+                newest_event_ms=newest_event_ms,
                 run_ms=round((collected_s - started_s) * 1000),
                 commit_ms=round((committed_s - collected_s) * 1000),
                 state_bytes=sum(r.state_bytes for r in rows),
@@ -553,14 +554,16 @@ class _Cuts:
         )
 
 
-def _by_topic(app: App, texts: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Return the watermarks in milliseconds, by topic and partition. ``texts``: JSON of (source partition, watermark)
-    pairs."""
+def _by_topic(app: App, texts: Iterable[str]) -> tuple[dict[str, dict[str, int]], int]:
+    """Return the watermarks in milliseconds, by topic and partition, and the time of the newest event, 0 without one.
+    ``texts``: JSON of (source partition, watermark, newest event)."""
     watermarks: dict[str, dict[str, int]] = defaultdict(dict)
-    for number, watermark_ms in (pair for text in texts for pair in json.loads(text)):
+    newest_event_ms = 0
+    for number, watermark_ms, event_ms in (entry for text in texts for entry in json.loads(text)):
         topic, partition = to_topic_partition(number, app.topics)
         watermarks[topic][str(partition)] = watermark_ms
-    return dict(watermarks)
+        newest_event_ms = max(newest_event_ms, event_ms)
+    return dict(watermarks), newest_event_ms
 
 
 def _sum_counters(texts: Iterable[str]) -> dict[str, int]:

@@ -151,7 +151,9 @@ def _to_row(output: ShardOutput) -> Row:
         events=output.events,
         watermark_ms=output.watermark_ms,
         # Every shard computes equal watermarks, so only shard 0 reports them.
-        partitions=orjson.dumps([*output.partitions.items()] if output.shard == 0 else []).decode(),
+        partitions=orjson.dumps(
+            [[n, time.watermark_ms, time.max_event_ms] for n, time in output.partitions.items() if output.shard == 0]
+        ).decode(),
         clock_ms=output.clock_ms,
         state_bytes=output.metrics.state_bytes,
         shards_loaded=output.metrics.loaded,

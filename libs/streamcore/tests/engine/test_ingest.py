@@ -11,6 +11,7 @@ import pytest
 
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.engine.shard import ShardOutput
 from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, KernelOutput, StreamKey
 from streamcore.limits import Limits
@@ -119,9 +120,18 @@ def test_an_event_from_the_future_is_a_dead_letter_and_does_not_move_the_waterma
 def test_every_shard_receives_the_watermark_of_each_partition_with_events() -> None:
     app = InProcessApp(new_app(shards=2))
     app.cut([event(0, "a", 0), event(0, "b", 3, ts=CLOCK - 60_000)], CLOCK)
-    assert [one.partitions for one in app.outputs] == [{0: CLOCK - 10_000, 3: CLOCK - 70_000}] * 2
+    assert [_times(one) for one in app.outputs] == [
+        {0: (CLOCK, CLOCK - 10_000), 3: (CLOCK - 60_000, CLOCK - 70_000)}
+    ] * 2
     app.cut([event(1, "a", 3, ts=CLOCK - 20_000)], CLOCK + 1_000)
-    assert [one.partitions for one in app.outputs] == [{0: CLOCK - 10_000, 3: CLOCK - 30_000}] * 2
+    assert [_times(one) for one in app.outputs] == [
+        {0: (CLOCK, CLOCK - 10_000), 3: (CLOCK - 20_000, CLOCK - 30_000)}
+    ] * 2
+
+
+def _times(output: ShardOutput) -> dict[int, tuple[int, int]]:
+    """Return the newest event and the watermark of each partition."""
+    return {n: (time.max_event_ms, time.watermark_ms) for n, time in output.partitions.items()}
 
 
 def test_every_shard_takes_part_in_an_empty_cut() -> None:
