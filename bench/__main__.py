@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from bench.command import explain, rule_check
+from bench.command import console, explain, rule_check
 from bench.harness import generated_rules as rules
 from bench.harness import in_process, jobs
 from bench.harness.environment import Environment, open_environment
@@ -204,6 +204,12 @@ def _explain(request: Request) -> list[Result]:
     return explain.explain(request.environment)
 
 
+def _console(request: Request) -> list[Result]:
+    """Measure the console with 5,000 rules and 1,000,000 alerts behind it."""
+    rules = request.rules or (200 if request.quick else 5_000)
+    return console.console(request.environment, rules, request.size(1_000_000, 20_000))
+
+
 def _postgres_sink(request: Request) -> list[Result]:
     """Measure the PostgreSQL sink. It needs no broker, so ``python -m bench.sinks.postgres`` measures it alone."""
     folder = request.environment.run_folder(request.environment.new_name("postgres"))
@@ -236,6 +242,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "recovery": _recovery,
     "check-rules": _check_rules,
     "explain": _explain,
+    "console": _console,
     "postgres-sink": _postgres_sink,
 }
 

@@ -159,7 +159,7 @@ def test_a_release_that_is_rolled_back_waits_for_approval_too(governed: Governed
     form = {"etag": etag, "key": "undo", "why": "wrong"}
     by_form = alice.form(f"{governed.pages}/releases/second/rollback", form)
     assert by_form.headers["location"].startswith(f"{governed.pages}/access?decided=")
-    assert "proposed: " in alice.get(by_form.headers["location"]).text
+    assert "Proposed; it waits for approval" in alice.get(by_form.headers["location"]).text
 
 
 def test_the_notice_of_a_decision_is_looked_up(governed: Governed) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from headgate.web.state.alert_rate import AlertRate
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.dead_letters import DeadLetterReader
-from headgate.web.state.rule_views import list_changes, list_versions
+from headgate.web.state.rule_views import find_answer, list_versions, read_change
 from headgate.web.state.values import AppValue, ChangeValue, CodeCount, Need, ProcessValue, VersionValue
 from rulecore.documents.status import StatusKind
 from streamcore.control.channel import last_status, standby_channel
@@ -120,20 +120,30 @@ def _rule_needs(app: str, versions: Sequence[VersionValue]) -> Iterator[Need]:
 
 
 def _change_needs(snapshot: Snapshot, now_ms: int) -> Iterator[Need]:
-    """Yield the newest change of each subject that was rejected in the last day, or that the app has not answered."""
+    """Yield the newest change of each subject that was rejected in the last day, or that the app has not answered; of
+    the latter as many as an overview shows, for an app that does not run may have thousands."""
     seen: set[tuple[str, str]] = set()
-    for change in list_changes(snapshot):
-        if change.time_ms < now_ms - _DAY_MS:
+    waiting = 0
+    for entry in reversed(snapshot.history.entries):
+        time_ms, status = entry.written.time_ms, entry.status
+        if time_ms < now_ms - _DAY_MS:
             return
-        if (change.subject, change.name) in seen:
+        if (status.subject, status.name) in seen:
             continue
-        seen.add((change.subject, change.name))
+        seen.add((status.subject, status.name))
+        answer = find_answer(snapshot, entry)
+        rejected = (status.status if answer is None else answer.status) == StatusKind.REJECTED
+        late = answer is None and not rejected and time_ms < now_ms - _ANSWER_MS and waiting < _MOST_NEEDS
+        if not (rejected or late):
+            continue
+        waiting += late
+        change = read_change(snapshot, entry)
         what = f"{change.subject} {change.name}" + (f" version {change.version}" if change.version else "")
         where, command = _change_place(snapshot.app, change)
-        if change.status == StatusKind.REJECTED:
+        if rejected:
             detail = _first_line(change.reason or "")
             yield Need(level="bad", what=f"{what} was rejected", detail=detail, path=where, command=command)
-        elif not change.answered and change.time_ms < now_ms - _ANSWER_MS:
+        else:
             detail = "It is on the control topic. The app takes it when it runs."
             yield Need(level="warn", what=f"{what} has no answer", detail=detail, path=where, command=command)
 

@@ -10,6 +10,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from headgate.rules.publish import ControlResponse
 from headgate.rules.yaml_text import short_document, yaml_text
 from headgate.web.problems import not_found
 from headgate.web.state.app_reader import Snapshot
@@ -92,7 +93,7 @@ def newest_document(snapshot: Snapshot, rule: str) -> Rule:
 
 def list_changes(snapshot: Snapshot) -> Iterator[ChangeValue]:
     """Yield all changes, the newest first."""
-    return (_change(snapshot, entry) for entry in reversed(snapshot.history.entries))
+    return (read_change(snapshot, entry) for entry in reversed(snapshot.history.entries))
 
 
 def list_lists(snapshot: Snapshot) -> list[ListValue]:
@@ -203,9 +204,15 @@ def _version(
     return value
 
 
-def _change(snapshot: Snapshot, entry: HistoryEntry) -> ChangeValue:
-    status, written = entry.status, entry.written
-    answer = snapshot.answers.get((written.control.offset, status.subject.value, status.name))
+def find_answer(snapshot: Snapshot, entry: HistoryEntry) -> ControlResponse | None:
+    """Return the app's own answer to a change; None if there is none yet."""
+    status = entry.status
+    return snapshot.answers.get((entry.written.control.offset, status.subject.value, status.name))
+
+
+def read_change(snapshot: Snapshot, entry: HistoryEntry) -> ChangeValue:
+    """Return a change with the app's answer."""
+    status, written, answer = entry.status, entry.written, find_answer(snapshot, entry)
     return ChangeValue(
         offset=written.control.offset,
         time_ms=written.time_ms,

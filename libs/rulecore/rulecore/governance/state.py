@@ -19,14 +19,16 @@ _NEVER: Final = 2**63 - 1
 @dataclass(frozen=True)
 class OpenProposal:
     """A proposal that waits for approvals. ``by``: the subject who has proposed it. ``needs``: how many approvals it
-    needed then. ``approvals``: other subjects.
-    ``in_force``: whether its versions count already, for it is an emergency."""
+    needed then. ``approvals``: other subjects; ``keys``: the signers with whose keys these have signed, in the same
+    order; those of an older state are not known. ``in_force``: whether its versions count already, for it is an
+    emergency."""
 
     text: str
     by: str
     needs: int = 1
     approvals: tuple[str, ...] = ()
     in_force: bool = False
+    keys: tuple[str, ...] = ()
 
     @cached_property
     def document(self) -> ProposalDocument:
@@ -87,7 +89,8 @@ class Governance:
         }
         yield _STATE, orjson.dumps(state, option=orjson.OPT_SORT_KEYS)
         for name, one in self.proposals.items():
-            yield f"{_PROPOSAL}{name}", orjson.dumps([one.text, one.by, one.needs, list(one.approvals), one.in_force])
+            keys = [list(one.keys)] if one.keys else []
+            yield f"{_PROPOSAL}{name}", orjson.dumps([one.text, one.by, one.needs, one.approvals, one.in_force, *keys])
 
     @classmethod
     def restore(cls, records: Mapping[str, bytes]) -> Governance:
@@ -100,8 +103,10 @@ class Governance:
         proposals: dict[str, OpenProposal] = {}
         for name, value in records.items():
             if name.startswith(_PROPOSAL):
-                text, by, needs, approvals, in_force = orjson.loads(value)
-                proposals[name.removeprefix(_PROPOSAL)] = OpenProposal(text, by, needs, tuple(approvals), in_force)
+                text, by, needs, approvals, in_force, *keys = orjson.loads(value)
+                proposals[name.removeprefix(_PROPOSAL)] = OpenProposal(
+                    text, by, needs, tuple(approvals), in_force, tuple(keys[0] if keys else ())
+                )
         return cls(
             app=state["app"],
             signers=MappingProxyType({one.signer: one for one in signers}),

@@ -134,8 +134,18 @@ class GovernanceTable:
             if not _has_admin({**self.signers, name: document}.values()):
                 raise RuleSetError("the last admin stays one: make another person admin first")
         self.signers[name] = document
+        if document.revoked:
+            self._take_back_approvals(name)
         self.touched = True
         return identity
+
+    def _take_back_approvals(self, signer: str) -> None:
+        """Take back the approvals of open proposals that were signed with the key of a signer who is revoked."""
+        for name, one in self.proposals.items():
+            if signer in one.keys:
+                kept = [pair for pair in zip(one.approvals, one.keys, strict=True) if pair[1] != signer]
+                approvals, keys = (tuple(pair[part] for pair in kept) for part in (0, 1))
+                self.proposals[name] = replace(one, approvals=approvals, keys=keys)
 
     def put_policy(self, name: str, key: str, value: bytes | None) -> SignerIdentity:
         """Apply the record of a policy."""
@@ -253,7 +263,8 @@ class GovernanceTable:
             raise RuleSetError(f"{by.subject} has proposed it; another subject has to approve")
         if by.subject in proposal.approvals:
             raise RuleSetError(f"{by.subject} has approved it before")
-        counted = replace(proposal, approvals=(*proposal.approvals, by.subject))
+        known = (*proposal.keys, *("" for _ in proposal.approvals[len(proposal.keys) :]))  # of an older state
+        counted = replace(proposal, approvals=(*proposal.approvals, by.subject), keys=(*known, by.signer))
         self.open(name, counted)
         return counted
 

@@ -137,6 +137,21 @@ def test_forged_and_foreign_records_are_refused() -> None:
     assert evaluated_versions(after(rules, good)) == [("r", 1)]
 
 
+def test_a_revoked_signer_takes_its_approvals_of_open_proposals_along() -> None:
+    rules = governed(approvals=2)
+    name, record = AUTHOR.propose(document("r", 1, **PAY), at_ms=NOW)
+    approved = after(rules, record, APPROVER.approve(name, NOW))
+    restored = RuleSet.restore(STREAMS, approved.limits, approved.records())
+    for known in (approved, restored):
+        revoked = after(known, ADMIN.introduce(APPROVER, 2, revoked=True))
+        assert evaluated_versions(after(known, SECOND.approve(name, NOW))) == [("r", 1)], "both count"
+        alone = after(revoked, SECOND.approve(name, NOW))
+        assert evaluated_versions(alone) == [], "one of two"
+        assert evaluated_versions(after(alone, ADMIN.approve(name, NOW))) == [("r", 1)]
+    by_other = after(approved, ADMIN.introduce(SECOND, 2, revoked=True), ADMIN.approve(name, NOW))
+    assert evaluated_versions(by_other) == [("r", 1)], "the approval of another signer stays"
+
+
 def test_the_first_signer_is_an_admin_who_signs_itself() -> None:
     empty = RuleSet.empty(STREAMS)
     refused(empty, ADMIN.introduce(AUTHOR), "first signer")
