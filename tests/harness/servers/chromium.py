@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal  # answers of scripts are JSON of any content
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from headgate.web.server import ConsoleServer
 
@@ -91,6 +91,13 @@ class Visitor:
 
     def violations(self) -> list[str]:
         """Return what axe finds on the page: the rule, and the first elements that break it."""
+        try:
+            return self._look_with_axe()
+        except Error:  # a page that loads itself again did so meanwhile
+            self.page.wait_for_load_state()
+            return self._look_with_axe()
+
+    def _look_with_axe(self) -> list[str]:
         if not self.page.evaluate("'axe' in window"):
             source = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
             self.page.evaluate(source)

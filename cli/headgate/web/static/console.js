@@ -164,7 +164,7 @@
       setTimeout(() => { button.textContent = "Copy"; }, 1500);
     }));
     const reload = Number(document.body.dataset.reload || 0);
-    if (reload) setInterval(() => { if (!document.hidden && !dialog()?.open && !getSelection().toString() && !document.querySelector("details:not([data-first])[open]")) location.reload(); }, reload * 1000);
+    if (reload) setInterval(() => { if (!document.hidden && !dialog()?.open && document.getElementById("tour").hidden && !getSelection().toString() && !document.querySelector("details:not([data-first])[open]")) location.reload(); }, reload * 1000);
     live();
   });
 })();

@@ -19,8 +19,9 @@ from typing import Final, Protocol
 
 import orjson
 
-from rulecore.documents.rule import Rule, RuleTest
+from rulecore.documents.rule import Rule, RuleMode, RuleTest
 from rulecore.documents.scalars import FieldValue, parse_duration_ms
+from rulecore.documents.slots import EVALUATED
 from rulecore.documents.yaml_reader import Json
 from rulecore.errors import RuleSetError
 from rulecore.streams import STREAM, stream_names
@@ -96,8 +97,10 @@ def run_tests(
 ) -> tuple[TestResult, ...]:
     """Run all tests of a valid rule, each separately. An error of the runner is a failed test and is not raised.
 
-    ``others``: rules of which those run too that a score rule names; their alerts are ignored.
+    ``others``: rules of which those run too that a score rule names; their alerts are ignored. A rule in a mode in
+    which it is not evaluated, such as a draft, is tested as a live one.
     """
+    rule = rule if rule.status in EVALUATED else rule.model_copy(update={"mode": RuleMode.LIVE})
     named = rule.score.of if rule.score is not None else {}
     rules = [*(other for other in others if other.id in named), rule]
     return tuple(_run(rules, test, streams, runner) for test in rule.tests)
