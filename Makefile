@@ -177,7 +177,7 @@ sink-test: setup ## kill -9 of services and of the servers they write to, server
 .PHONY: kill-test
 KILLS ?= 20
 kill-test: setup ## kill -9 of the app at random moments of one replay, KILLS times (20)
-	@HEADGATE_KILLS=$(KILLS) $(VENV)/python -m pytest tests/faults/test_kills.py $(ARGS)
+	@HEADGATE_KILLS=$(KILLS) $(VENV)/python -m pytest tests/faults/test_kills.py tests/faults/test_duplicates_under_kills.py $(ARGS)
 
 .PHONY: lab
 lab: setup ## an hour of random kills, pauses, full disks and clock jumps, judged by an oracle (ARGS="--seed 17 --round 3" repeats)

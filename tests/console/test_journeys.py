@@ -18,7 +18,7 @@ from tests.harness.servers.chromium import PHONE, Visitor, visit
 pytestmark = pytest.mark.kafka
 #: Whether milliseconds count: on a machine that does nothing else.
 MEASURES = "HEADGATE_JOURNEY_TIMES" in os.environ
-RELEASE = int(os.environ.get("HEADGATE_JOURNEY_RELEASE", "200"))
+RELEASE = int(os.environ.get("HEADGATE_JOURNEY_RELEASE", "50"))
 
 _FIRST_MS = 30_000  # the first test of a new console may wait for the imports of the kernel
 #: Types a letter at the end of the text; resolves with the milliseconds until a mistake is underlined.

@@ -10,7 +10,7 @@ import os
 NAME = os.environ.get("HYPOTHESIS_PROFILE") or "test"
 
 #: What part of a property's examples a profile runs.
-_SHARE_OF_EXAMPLES = {"quick": 0.02, "test": 0.25, "nightly": 10.0}
+_SHARE_OF_EXAMPLES = {"quick": 0.02, "test": 0.15, "nightly": 10.0}
 _QUICK_SHARE_OF_CASES = 0.075
 
 

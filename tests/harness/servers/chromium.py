@@ -85,6 +85,11 @@ class Visitor:
         """Prefer dark or light."""
         self.page.emulate_media(color_scheme=theme)
 
+    def look(self, size: tuple[int, int], theme: Theme) -> None:
+        """Give the open page another size of the screen and another theme."""
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.theme(theme)
+
     def is_too_wide(self) -> bool:
         """Return whether the page scrolls sideways."""
         return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))

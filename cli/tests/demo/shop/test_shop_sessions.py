@@ -39,7 +39,7 @@ def raw_records(shop: ShopSettings, count: int) -> Iterator[RawRecord]:
 def run(shop: ShopSettings, gap_ms: int, cut_records: int) -> list[Record]:
     """Run the app; the clock advances by a second with each cut; the first cut is small, as that of the generator."""
     stream = {"schema_file": str(ROOT / "streams" / "shop.yaml"), "topic": "shop", "reject_extra_fields": True}
-    settings = new_settings(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=LATENESS_MS, early_ms=500)
+    settings = new_settings(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=LATENESS_MS, early_ms=500, shards=2)
     app = InProcessApp(build_app(settings), partitions=range(PARTITIONS))
     sent, now_ms = [*raw_records(shop, COUNT)], SHOP.start_ms + 10**9
     starts = [0, *range(100, COUNT, cut_records)]
