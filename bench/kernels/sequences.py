@@ -5,11 +5,12 @@ many failed logins. The kernel processes cuts of 100,000 events and commits its 
 are compared with the matches that a plain loop over each user's events finds.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N] [--amounts] [--firsts]
-        [--apart PERCENT]
+        [--apart PERCENT] [--earlier] [--timed-out] [--equal-limits]
 
 ``--rules``: the number of rules; each has another time limit for the purchase, with ``--amounts`` another amount, and
 with ``--firsts`` another condition on the failed logins, though the same ones satisfy it. ``--apart``: rule n leaves
-out n times so many percent of the failed logins.
+out n times so many percent of the failed logins. ``--earlier``: the purchase has a condition on the last failed login
+that always holds. ``--timed-out``: what times out is an alert. ``--equal-limits``: of time, for all rules.
 """
 
 from __future__ import annotations
@@ -99,14 +100,20 @@ def events(seed: int = 1, count: int = EVENTS) -> Events:
     return Events(user, kind, random.integers(0, 100_000, count), steady - behind)
 
 
-def rules(count: int, *, amounts: bool = False, firsts: bool = False, apart: int = 0) -> list[ControlRecord]:
+def rules(options: argparse.Namespace) -> list[ControlRecord]:
     """Return the rules. The oracle computes rule 0. Rule n allows n seconds more, or asks for an amount of n more."""
     found = []
+    count, amounts, firsts, apart = options.rules, options.amounts, options.firsts, options.apart
     for n in range(count):
         first = f" and user_id <> 'nobody {n}'" if firsts else ""
         first += f" and amount >= {10 * n * apart}" if apart else ""
-        text = rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name, 500 + n * amounts, first)
-        found.append(ControlRecord(0, n, f"r{n}".encode(), text))
+        next_s = NEXT_MS // 1_000 + n * (not options.equal_limits)
+        document = orjson.loads(rule(f"r{n}", next_s, SCHEMA.name, 500 + n * amounts, first))
+        if options.earlier:
+            document["sequence"][-1]["where"] += " and amount + 10000 > last(failed.amount)"
+        if options.timed_out:
+            document["timed_out"] = "emit"
+        found.append(ControlRecord(0, n, f"r{n}".encode(), orjson.dumps(document)))
     return found
 
 
@@ -206,7 +213,8 @@ def run(frame: pl.DataFrame, control: list[ControlRecord]) -> RunCosts:
 def _count_output(spent: RunCosts, kernel: RulesKernel, output: KernelOutput) -> None:
     alerts = [orjson.loads(r.value or b"") for r in output.records if r.lane == ALERTS]
     spent.alerts += len(alerts)
-    spent.found |= {tuple(e["offset"] for e in a["events"]) for a in alerts if a["rule"] == "r0"}
+    matches = [a for a in alerts if a["rule"] == "r0" and not a.get("timed_out")]
+    spent.found |= {tuple(event["offset"] for event in match["events"]) for match in matches}
     for group in kernel.groups.values():
         assert isinstance(group, SequenceGroup)
         spent.most_events = max(spent.most_events, len(group.buffer))
@@ -220,8 +228,11 @@ def main() -> None:
     parser.add_argument("--amounts", action="store_true")
     parser.add_argument("--firsts", action="store_true")
     parser.add_argument("--apart", type=int, default=0, metavar="PERCENT")
+    parser.add_argument("--earlier", action="store_true")
+    parser.add_argument("--timed-out", action="store_true")
+    parser.add_argument("--equal-limits", action="store_true")
     options = parser.parse_args()
-    control = rules(options.rules, amounts=options.amounts, firsts=options.firsts, apart=options.apart)
+    control = rules(options)
     all_events = events()
     frame = all_events.frame()
     run(frame[:CUT:10], control)
@@ -235,6 +246,9 @@ def main() -> None:
             "other_amounts": options.amounts,
             "other_firsts": options.firsts,
             "percent_apart": options.apart,
+            "earlier": options.earlier,
+            "timed_out": options.timed_out,
+            "equal_limits": options.equal_limits,
             "events": EVENTS,
             "users": USERS,
             "alerts": spent.alerts,

@@ -42,7 +42,8 @@ class RuleLeaf:
 
 @dataclass(frozen=True, slots=True)
 class StepCondition:
-    """An ``IterativeCondition``: an expression over columns of the event, and ``reads`` under their names.
+    """An ``IterativeCondition``: an expression over columns of the event, and ``reads`` under their names. Equal ones
+    have equal hashes.
 
     ``types``: the types of the event's columns. ``read_types``: of each read, the name and the type of the column that
     it is about, and the type of its value.
@@ -52,6 +53,9 @@ class StepCondition:
     types: Mapping[str, Type]
     reads: tuple[MatchRead, ...]
     read_types: tuple[tuple[str, Type, Type], ...]
+
+    def __hash__(self) -> int:
+        return hash((lang.fingerprint(self.expr), self.reads))
 
     @property
     def columns(self) -> frozenset[str]:

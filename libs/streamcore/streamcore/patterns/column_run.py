@@ -61,13 +61,15 @@ class NewNodes(NamedTuple):
 class ColumnMatches(NamedTuple):
     """Matches in order of ``owner``, their run, then of time.
 
-    Of each the number of its first event, its last node, its length, when it is certain, and whether it is timed out.
+    Of each the number of its first event, its last node, its length, the members of a family that have it, when it is
+    certain, and whether it is timed out.
     """
 
     owner: Ints
     first: Ints
     node: Ints
     length: Ints
+    members: Ints
     time_ms: Ints
     timed_out: Mask
 
@@ -78,6 +80,7 @@ class ColumnMatches(NamedTuple):
             self.first[index],
             self.node[index],
             self.length[index],
+            self.members[index],
             self.time_ms[index],
             self.timed_out[index],
         )
@@ -115,7 +118,8 @@ class ColumnInput:
     ``parted``: of each event, the index of its ``parts``, or -1 (``family_bits``).
 
     ``decide``: returns which conditions over earlier events hold, as bits. It gets columns: the pattern, those of its
-    conditions that are of interest, and the row of the batch; and the events that were taken before.
+    conditions that are of interest, and the row of the batch; and the events that were taken before. Below 0: a
+    condition of a family fails, so its run is hard and each of its members finds that by itself.
     """
 
     events: Ints
@@ -262,9 +266,11 @@ class _Columns:
         some = own != 0
         part, source, own = part[some], source[some], own[some]
         cell = tables.cell(machine[source], state[source], parts.bits[part])
-        outcome = tables.outcome[cell]
-        order = np.lexsort((outcome, source))
-        first = run_starts(source[order] * len(tables.count) + outcome[order])
+        # Where conditions over earlier events matter, it is these that members of a part must agree about, too.
+        count = len(tables.count)
+        agreed = np.where(tables.undecided[cell] > 0, count + cell, tables.outcome[cell])
+        order = np.lexsort((agreed, source))
+        first = run_starts(source[order] * (count + len(tables.outcome)) + agreed[order])
         own = np.bitwise_or.reduceat(own[order], first)
         source, cell = source[order[first]], cell[order[first]]
         alone = np.bincount(source, minlength=len(parted))[source] == 1
@@ -293,7 +299,9 @@ class _Columns:
         return step, ms
 
     def _emit(self, owner: Ints, rows: Ints, time_ms: Ints, timed_out: Mask) -> None:
-        self.matches.append(ColumnMatches(owner, rows[FIRST], rows[NODE], rows[LENGTH], time_ms, timed_out))
+        self.matches.append(
+            ColumnMatches(owner, rows[FIRST], rows[NODE], rows[LENGTH], rows[MEMBERS], time_ms, timed_out)
+        )
 
     def _complete(self, owner: Ints, rows: Ints, ms: Ints) -> None:
         """Emit matches whose last event is that of this round, or make them candidates."""
@@ -326,7 +334,7 @@ class _Columns:
     def _expire(self, now_ms: Ints) -> None:
         """Drop the rows whose time is over at the time of their run; emit those that are matches now or timed out.
 
-        A run is hard if its time is over for some members of a family only.
+        A run is hard if its time is over for some members of a family only, or at other times and that matters.
         """
         is_over = self.rows[DEADLINE][self.places] <= now_ms[self.owner]
         over = np.flatnonzero(is_over)
@@ -336,7 +344,9 @@ class _Columns:
             latest_ms = tables.deadlines(machine, rows, *self._last(rows[NODE]), most=1)
             pending = tables.pending[tables.states[machine] + rows[STATE]]
             only_alone = pending & (tables.skips[machine] | (tables.members[machine] > 1))
-            self.hard[owner[only_alone | (latest_ms > now_ms[owner])]] = True
+            emits = tables.emits[machine] & (tables.members[machine] > 1)
+            at_once = np.where(emits, rows[DEADLINE], now_ms[owner])
+            self.hard[owner[only_alone | (latest_ms > at_once)]] = True
             emitted = np.flatnonzero(pending | tables.emits[machine])
             if len(emitted):
                 emitted = emitted[np.lexsort((pending[emitted], rows[DEADLINE, emitted]))]
@@ -461,7 +471,9 @@ class _Columns:
             node[is_new], node[~is_new] = new.before[added], given.node_before[stored]
             kept = node >= 0
             node, at = node[kept], at[kept] - 1
-        return given.decide(self.tables.numbers[self.machines[owner]], undecided, row[owner], taken)
+        bits = given.decide(self.tables.numbers[self.machines[owner]], undecided, row[owner], taken)
+        self.hard[owner[bits < 0]] = True
+        return np.maximum(bits, 0)
 
     def _new_nodes(self, before: Ints, step: Ints, row: Ints, owner: Ints) -> Ints:
         added = slice(self.node_count, self.node_count + len(before))
@@ -481,7 +493,7 @@ def _with_columns(rows: Ints, count: int) -> Ints:
 
 
 _EMPTY: Final = np.empty(0, np.int64)
-_NO_MATCHES: Final = ColumnMatches(_EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.empty(0, bool))
+_NO_MATCHES: Final = ColumnMatches(*(_EMPTY,) * 6, np.empty(0, bool))
 
 
 def _join(matches: Sequence[ColumnMatches]) -> ColumnMatches:

@@ -169,11 +169,13 @@ def build_families(
     """Return families of patterns that are alike or begin with the same conditions; a pattern is in one at most.
 
     ``known``: the members of the families so far, which stay together if all of them are there. Equal conditions are
-    equal objects in Python. ``seen``: by pattern, equal if they see the same events besides those that satisfy their
-    conditions; others are in no family together. Patterns with conditions over earlier events have no family.
+    equal objects in Python, with equal hashes. ``seen``: by pattern, equal if they see the same events besides those
+    that satisfy their conditions, and emit what times out or do not; others are in no family together. Patterns with
+    conditions over earlier events are in one if they are alike and these conditions are equal: one look at the events
+    of a partial match then decides for all of its members.
     """
     seen = seen or {}
-    machines = {n: _machine(a, emits_timed_out=False) for n, a in automata.items() if not a.iterative}
+    machines = {n: _machine(a, emits_timed_out=False) for n, a in automata.items()}
     left = {number: one for number, one in machines.items() if one is not None}
     groups = []
     for members in known:
@@ -181,6 +183,22 @@ def build_families(
             groups.append([*members])
             for number in members:
                 del left[number]
+    groups += _group_similar(automata, left, seen)
+    families = []
+    for group in (group for group in groups if len(group) > 1):
+        if any(automata[number].iterative for number in group) and not _are_alike(automata, group):
+            continue
+        joined = (_join_alike if _are_alike(automata, group) else _join)(group, [machines[number] for number in group])
+        if joined is not None and len(joined[1].states) > 2:
+            families.append(joined[1])
+    return families
+
+
+def _group_similar(
+    automata: Mapping[int, Automaton], left: Mapping[int, _Machine], seen: Mapping[int, Hashable]
+) -> list[list[int]]:
+    """Return groups of patterns that are alike or begin with the same conditions, among those that are ``left``."""
+    groups = []
     by_start: dict[Hashable, list[int]] = {}
     for number in sorted(left):
         read = automata[number].bits_read(automata[number].start)
@@ -191,16 +209,15 @@ def build_families(
         if _are_alike(automata, start_alike):
             shape = _shape(automata[start_alike[0]]), seen.get(start_alike[0])
             by_shape.setdefault(shape, []).extend(start_alike)
-        else:
-            groups += _groups(start_alike, left, _MAX_LEAVES)
+            continue
+        for number in start_alike:
+            if automata[number].iterative:
+                by_shape.setdefault((_shape(automata[number]), seen.get(number)), []).append(number)
+        if plain := [number for number in start_alike if not automata[number].iterative]:
+            groups += _groups(plain, left, _MAX_LEAVES)
     for alike in by_shape.values():
         groups += _groups(alike, left, _MAX_ALIKE_LEAVES)
-    families = []
-    for group in (group for group in groups if len(group) > 1):
-        joined = (_join_alike if _are_alike(automata, group) else _join)(group, [machines[number] for number in group])
-        if joined is not None and len(joined[1].states) > 2:
-            families.append(joined[1])
-    return families
+    return groups
 
 
 def _groups(alike: Sequence[int], machines: Mapping[int, _Machine], most: int) -> list[list[int]]:
@@ -219,7 +236,20 @@ def _shape(automaton: Automaton) -> Hashable:
     """Return a value that is equal for patterns that are alike."""
     states = tuple(replace(s, limit_ms=None if s.limit_ms is None else 1) for s in automaton.states)
     limits = tuple((limit_ms is None, since) for limit_ms, since in automaton.limits)
-    return states, limits, automaton.within_ms is None, len(automaton.leaves)
+    return states, limits, automaton.within_ms is None, len(automaton.leaves), _reads_earlier(automaton)
+
+
+def _reads_earlier(automaton: Automaton) -> Hashable:
+    """Return a value that is equal for patterns whose conditions over earlier events are equal, and read equal
+    steps."""
+
+    def numbers(step: str) -> tuple[int, ...]:
+        return tuple(number for number, name in enumerate(automaton.steps) if name == step)
+
+    return tuple(
+        (leaf, automaton.leaves[leaf], tuple(numbers(read.step) for read in condition.reads))
+        for leaf, condition in automaton.iterative.items()
+    )
 
 
 def _are_alike(automata: Mapping[int, Automaton], numbers: Sequence[int]) -> bool:
@@ -392,7 +422,18 @@ def _join(members: Sequence[int], machines: Sequence[_Machine | None]) -> tuple[
     assert within is not None
     all_cells = np.stack(cells)
     undecided = np.zeros_like(all_cells)
-    machine = _Machine(leaves, all_cells, [*outcomes], 1, waiting, steps, within, undecided, members=len(own))
+    machine = _Machine(
+        leaves,
+        all_cells,
+        [*outcomes],
+        1,
+        waiting,
+        steps,
+        within,
+        undecided,
+        emits_timed_out=own[0].emits_timed_out,
+        members=len(own),
+    )
     return machine, Family(tuple(members), leaves, tuple(state or (-1,) * len(own) for state in numbers))
 
 

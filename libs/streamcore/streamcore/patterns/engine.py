@@ -7,8 +7,8 @@ order of the deadlines, each at its own time, however far time advances at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -37,6 +37,8 @@ from streamcore.patterns.pattern import SkipKind, WithinType
 
 #: From how many runs on columns cost less than running each by itself.
 FEWEST_RUNS: Final = 48
+#: The bits of a condition that fails: below 0, whichever others hold.
+_FAILS: Final = -(1 << 62)
 _FINAL: Final = 0  # the number of the state of matches that are not emitted yet
 
 
@@ -399,9 +401,20 @@ class _Pass:
         found = result.matches
         codes, chains = runs.codes[fit[found.owner]], nodes.chains(found.node, found.length)
         ways = (codes >> 32).tolist(), (codes & 0xFFFFFFFF).tolist(), found.time_ms.tolist()
-        self.matches += map(Match, *ways, chains, found.timed_out.tolist())
+        matches = map(Match, *ways, chains, found.timed_out.tolist())
+        self.matches += self._of_each_member(matches, found.members) if tables.families else matches
         self._write_rows(runs.codes[fit], rows[:, : len(owner)], owner, result)
         return np.concatenate([np.flatnonzero(machines < 0), fit[result.hard]])
+
+    def _of_each_member(self, matches: Iterable[Match], members: Ints) -> Iterator[Match]:
+        """Yield the matches, and those of families once for each member that has them."""
+        families = self.engine.tables.families
+        for match, own in zip(matches, members.tolist(), strict=True):
+            if (family := families.get(match.pattern)) is None:
+                yield match
+            else:
+                numbers = (number for n, number in enumerate(family.members) if own >> n & 1)
+                yield from (replace(match, pattern=number) for number in numbers)
 
     def _write_rows(self, codes: Ints, rows: Ints, owner: Ints, result: ColumnResult) -> None:
         """Replace the rows of the runs that are not hard and have changed."""
@@ -418,8 +431,10 @@ class _Pass:
     def _decide(self, patterns: Ints, asked: Ints, rows: Ints, taken: TakenEvents) -> Ints:
         """Return which conditions over earlier events hold (see ``ColumnInput``)."""
         bits = np.zeros(len(rows), np.int64)
+        families = self.engine.tables.families
         for pattern in np.unique(patterns).tolist():
-            automaton = self.engine.automata[pattern]
+            # Those of a family have equal conditions over earlier events.
+            automaton = self.engine.automata[families[pattern].members[0] if pattern in families else pattern]
             for leaf, condition in automaton.iterative.items():
                 at = np.flatnonzero((patterns == pattern) & (asked >> leaf & 1 > 0))
                 if len(at):
@@ -427,7 +442,8 @@ class _Pass:
                     index[at] = np.arange(len(at))
                     own = taken._replace(owner=index[taken.owner])
                     values = [self._values_taken(read, automaton.steps, own, len(at)) for read in condition.reads]
-                    bits[at[self._hold(pattern, condition, rows[at].tolist(), values)]] |= 1 << leaf
+                    held = self._hold(pattern, condition, rows[at].tolist(), values)
+                    bits[at] |= np.array([_FAILS if holds is None else holds << leaf for holds in held], np.int64)
         return bits
 
     def _values_taken(self, read: MatchRead, steps: Sequence[str], taken: TakenEvents, count: int) -> Groups:
@@ -444,8 +460,11 @@ class _Pass:
 
     def _hold(
         self, pattern: int, condition: IterativeCondition, rows: list[int], values: Sequence[Groups]
-    ) -> list[bool]:
-        """Return for which rows of the batch a condition over earlier events holds. ``values``: by read, then row."""
+    ) -> list[bool] | list[bool | None]:
+        """Return for which rows of the batch a condition over earlier events holds. ``values``: by read, then row.
+
+        None: it fails, and is that of a family.
+        """
         try:
             matched = [read.compute_each(groups) for read, groups in zip(condition.reads, values, strict=True)]
             candidates = {name: [*map(self.column(name).__getitem__, rows)] for name in condition.columns}
@@ -455,8 +474,8 @@ class _Pass:
 
     def condition_holds(
         self, pattern: int, condition: IterativeCondition, row: int, values: Sequence[Sequence[Any]]
-    ) -> bool:
-        """Return whether a condition over earlier events holds for a row of the batch.
+    ) -> bool | None:
+        """Return whether a condition over earlier events holds for a row of the batch; None if that of a family fails.
 
         ``values``: for each read, those of the events that its step has taken.
         """
@@ -465,6 +484,8 @@ class _Pass:
             matched = [read.compute(own) for read, own in zip(condition.reads, values, strict=True)]
             return condition.holds(candidate, matched)
         except CALL_ERRORS as error:
+            if pattern in self.engine.tables.families:
+                return None
             reason, failed = failure_reason("pattern condition", error), self.engine.failed
             failed[pattern, row] = min(reason, failed.get((pattern, row), reason))
             return False

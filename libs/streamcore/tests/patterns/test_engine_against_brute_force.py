@@ -15,7 +15,7 @@ from streamcore.patterns.automaton import Automaton, compile_pattern
 from streamcore.patterns.column_tables import build_families
 from streamcore.patterns.engine import Match, MatchEngine, PatternEvents
 from tests.harness.patterns.brute_force import BruteForce, Event, Taken
-from tests.harness.patterns.generated import Case, generate, generate_alike
+from tests.harness.patterns.generated import Case, generate, generate_alike, seeds
 from tests.harness.run import profiles
 
 #: How many patterns are generated.
@@ -70,65 +70,78 @@ def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool) -> tuple[
     return matches, timed_out
 
 
-def run_alike(cases: list[Case], rng: random.Random, end_ms: int) -> list[list[Taken]] | None:
-    """Return the matches of patterns that are a family, in columns; None if they are none."""
+def run_alike(
+    cases: list[Case], rng: random.Random, end_ms: int, *, emits: bool
+) -> tuple[list[list[Taken]], list[list[Taken]]] | None:
+    """Return the matches and the timed-out partial matches of patterns that are a family, in columns; None if they are
+    none. ``emits``: whether what times out is emitted."""
     automata = {number: compile_pattern(case.pattern) for number, case in enumerate(cases)}
     expressions: dict[str, pl.Expr] = {}
     for one in automata.values():
         texts = [str(leaf) for leaf in one.leaves]  # equal for equal conditions, as those of a family must be
-        expressions |= zip(texts, one.leaves, strict=True)
+        expressions |= {texts[n]: leaf for n, leaf in enumerate(one.leaves) if n not in one.iterative}
         one.leaves = tuple(texts)
     families = build_families(automata)
     if len(families) != 1 or len(families[0].members) < len(cases):
         return None
     engine = MatchEngine({"key": pl.String()}, VALUES, PatternLimits())
     number, family = len(cases), families[0]
-    engine.set_patterns(automata, families={number: family})
+    engine.set_patterns(automata, frozenset(automata if emits else ()), families={number: family})
     engine.fewest_runs = 0
     engine.store.keys.assign(pl.DataFrame({"key": ["k"]}))
     left = [*enumerate(cases[0].events)]
     found: list[list[Taken]] = [[] for _ in cases]
+    timed_out: list[list[Taken]] = [[] for _ in cases]
     while left:
         count = rng.randint(1, len(left))
         part, left = left[:count], left[count:]
         frame = pl.DataFrame([(letter, v, n) for n, (_, letter, v) in part], schema=VALUES, orient="row")
         bits = np.full(count, 1 << 62)  # an event that satisfies nothing is seen, too
         for leaf, text in enumerate(family.leaves):
-            bits |= frame.select(expressions[text]).to_series().cast(pl.Int64).to_numpy() << leaf
+            if text in expressions:
+                bits |= frame.select(expressions[text]).to_series().cast(pl.Int64).to_numpy() << leaf
         zeros, ms = np.zeros(count, np.int64), np.array([event[0] for _, event in part], np.int64)
         until = left[0][1][0] - 1 if left else end_ms
         events = PatternEvents(zeros, ms, frame, zeros + number, np.arange(count), bits)
         for match in engine.run(events, until):
             nodes, steps = engine.store.nodes, automata[match.pattern].steps
-            found[match.pattern].append(tuple((steps[nodes.step[n]], nodes.values["number"][n]) for n in match.nodes))
+            kind = timed_out if match.timed_out else found
+            kind[match.pattern].append(tuple((steps[nodes.step[n]], nodes.values["number"][n]) for n in match.nodes))
         for table in (engine.store.partials, engine.store.events):
             table.changes()
-    return found
+    return found, timed_out
 
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("part", range(5))
 def test_patterns_that_share_partial_matches_find_what_each_finds(part: int) -> None:
-    shared = 0
-    for seed in range(part, PATTERNS, 5):
+    shared = reading = expired = 0
+    for seed in seeds(part, 5, PATTERNS):
         cases = generate_alike(seed, 4)
         end_ms = cases[0].events[-1][0] + random.Random(seed).choice([0, 2, 100])
-        found = run_alike(cases, random.Random(seed), end_ms)
+        emits = cases[0].within_ms is not None and cases[0].skip == "no_skip"
+        found = run_alike(cases, random.Random(seed), end_ms, emits=emits)
         if found is None or any(item.group for item in cases[0].items):
             continue
         shared += 1
-        for case, own in zip(cases, found, strict=True):
+        reading += any(condition.kind for condition in cases[0].conditions.values())
+        for case, own, timed_out in zip(cases, *found, strict=True):
             reference = BruteForce(case.items, case.events, case.within_ms, end_ms=end_ms)
             expected = reference.matches(case.skip, case.skip_step, own)
             assert Counter(own) == Counter(expected), f"seed {seed}\n{case}"
-    assert shared >= PATTERNS // 50
+            if emits:
+                assert {*timed_out} == reference.timed_out(), f"seed {seed}\n{case}"
+                expired += len(timed_out)
+    assert shared >= PATTERNS // 25
+    assert reading >= PATTERNS // 100, "some have conditions over earlier events"
+    assert expired >= PATTERNS // 50, "some emit what times out"
 
 
 @pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("part", range(10))
 def test_matches_are_those_of_the_definition(part: int, columns: bool) -> None:
-    for seed in range(part, PATTERNS, 10):
+    for seed in seeds(part, 10, PATTERNS):
         case = generate(seed)
         end_ms = case.events[-1][0] + random.Random(seed).choice([0, 2, 100])
         found, timed_out = run(case, random.Random(seed), end_ms, columns=columns)

@@ -15,7 +15,7 @@ import pytest
 import streamcore as sc
 from streamcore.topology.simulation import Simulation, SimulationResult
 from tests.harness.patterns.brute_force import BruteForce, Event
-from tests.harness.patterns.generated import Case, generate
+from tests.harness.patterns.generated import Case, generate, seeds
 
 #: How many patterns run as a topology; each costs some milliseconds for every cut.
 PATTERNS = int(os.environ.get("HEADGATE_PATTERNS", "300")) // 5
@@ -98,7 +98,7 @@ def found_in(rows: pl.DataFrame) -> list[Found]:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_matches_do_not_depend_on_disorder_cuts_shards_and_restarts(part: int) -> None:
-    for seed in range(part, PATTERNS, 4):
+    for seed in seeds(part, 4, PATTERNS):
         case, rng = generate(seed), random.Random(seed)
         streams = {key: generate(seed + 1_000_000 * n).events for n, key in enumerate(KEYS)}
         arriving = disordered(rng, streams)

@@ -104,8 +104,8 @@ class SequenceGroup:
         }
         automata = {number: sequence.automaton for number, sequence in self._sequences.items()}
         timed_out = frozenset(number for number, one in self._sequences.items() if one.emits_timed_out)
-        seen = {n: required_sequence(one.all_rules[0]).seen for n, one in self._sequences.items()}
-        removed = ids.keep_families({n: automaton for n, automaton in automata.items() if n not in timed_out}, seen)
+        seen = {n: (required_sequence(one.all_rules[0]).seen, n in timed_out) for n, one in self._sequences.items()}
+        removed = ids.keep_families(automata, seen)
         ids.write(memory, str(self.group))
         self._values = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.values}))
         values = {name: self._dtypes[name] for name in self._values}
