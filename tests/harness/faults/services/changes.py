@@ -23,7 +23,7 @@ from headgate.local.servers.postgres import EmbeddedPostgres
 from tests.harness.faults.services.servers import OpenSearch, Postgres
 from tests.harness.faults.services.trial import ROOT, Input, ServicePlan, ServiceScene
 
-CHANGES = int(os.environ.get("HEADGATE_TABLE_CHANGES", "10000"))
+CHANGES = int(os.environ.get("HEADGATE_TABLE_CHANGES", "4000"))
 _TOPIC = "accounts"
 _INDEX = "copied-accounts"
 _ACCOUNTS = 400
