@@ -193,6 +193,7 @@ _CASES: dict[str, tuple[dict[str, str], str, set[str]]] = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("case", sorted(_CASES))
 def test_each_alert_fires_under_its_condition_and_no_other(case: str, rules_file: Path) -> None:
     series, at, wanted = _CASES[case]

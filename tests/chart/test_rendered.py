@@ -32,6 +32,8 @@ from tests.harness.servers.chart import (
 )
 from tools.chart_values import SERVICES
 
+pytestmark = pytest.mark.slow  # Helm renders the chart for each of them
+
 _STANDARD = {"name", "instance", "component", "version", "part-of", "managed-by"}
 
 
@@ -68,9 +70,9 @@ def test_every_pod_passes_the_restricted_profile_and_writes_nothing_into_its_ima
         assert kinds <= {"emptyDir", "configMap", "persistentVolumeClaim", "secret"}, name
 
 
-def test_only_the_operator_and_the_hooks_have_access_to_the_api_server(made: list[Manifest]) -> None:
+def test_only_the_operator_the_console_and_the_hooks_have_access_to_the_api_server(made: list[Manifest]) -> None:
     for name, pod in pod_specs(made).items():
-        if name.endswith(("-operator", "-crds", "-uninstall")):
+        if name.endswith(("-operator", "-console", "-crds", "-uninstall")):
             assert pod["serviceAccountName"] == name.split("/")[1]
         else:
             assert pod["automountServiceAccountToken"] is False, name

@@ -37,6 +37,7 @@ def test_the_schema_accepts_valid_values(case: str) -> None:
     template(CASES[case])
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     ("values", "where"),
     [

@@ -132,6 +132,7 @@ def rows_of(process: InProcessApp, ingest: Ingest, batch: pa.RecordBatch) -> Ite
         yield from (output.events, output.watermark_ms, output.all_records())
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("written", "make"),

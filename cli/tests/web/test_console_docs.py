@@ -29,6 +29,7 @@ ADDRESSES = {
     "Lists": "/apps/{app}/lists",
     "Streams": "/apps/{app}/streams",
     "Health": "/apps/{app}/health",
+    "Upgrades": "/apps/{app}/upgrades",
     "Access": "/apps/{app}/access",
     "Audit": "/apps/{app}/audit",
     "`/components`": "/components",

@@ -279,6 +279,7 @@ def _forget_emergency(table: GovernanceTable, rule: str) -> None:
         del table.emergencies[rule]
 
 
+@pytest.mark.slow
 def test_a_log_that_is_replayed_gives_what_its_records_give_one_by_one() -> None:
     changes = 0
     for seed in range(300):

@@ -205,6 +205,8 @@ OTHER: dict[str, object] = {
     "min_event_time": "1990-01-01",
     "memory_limit_bytes": 4_000_000_000,
     "state_memory_bytes": 1_000_000_000,
+    "checkpointing_mode": "at-least-once",
+    "checkpoint_retention": "delete-on-cancellation",
 }
 
 
@@ -222,5 +224,5 @@ def test_exactly_the_settings_of_the_session_need_another_process(name: str) -> 
 
 DECIDED = {
     *("app", "checkpoint", "shards", "key_groups", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
-    *("executors", "telemetry", "lineage", "spark", "memory_limit_bytes"),
+    *("executors", "telemetry", "lineage", "spark", "memory_limit_bytes", "retained_checkpoints"),
 }

@@ -22,6 +22,7 @@ def test_each_partition_has_its_rows_in_their_order_and_nothing_is_lost() -> Non
     assert parts == expected
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_partitions_are_told_apart() -> None:
     count = 100_000  # beyond the numbers of 16 bits
     rows = pa.table({"a": [n % 400 for n in range(count)], "b": [n // 400 for n in range(count)]})

@@ -262,6 +262,7 @@ def in_order(minutes: Sequence[int]) -> list[Pay]:
     return [Pay(minute, amount=n, card=f"c{n}", offset=n) for n, minute in enumerate(minutes)]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("of", [*AGGREGATES])
 def test_each_function_over_many_cuts(of: str) -> None:
     events = [Pay((n * 7) % 31 + n // 4, "ab"[n % 3 % 2], n % 5 or None, f"c{n % 4}", n) for n in range(60)]
