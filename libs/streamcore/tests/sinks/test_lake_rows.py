@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from streamcore.sinks.lake.columns import choose_dictionary_columns
 from streamcore.sinks.lake.rows import split_by_partition
