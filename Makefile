@@ -165,7 +165,7 @@ nightly-lab:
 
 .PHONY: operator-test
 OPERATOR_KILLS ?= 40
-operator-test: setup ## the operator and the page of its upgrades on the API server of HEADGATE_KUBECONFIG (no nodes needed), killed after each write
+operator-test: setup ## the operator, and the console's page of upgrades, on the API server of HEADGATE_KUBECONFIG (no nodes needed), killed after each write
 	@HEADGATE_OPERATOR_KILLS=$(OPERATOR_KILLS) $(VENV)/python -m pytest -s services/operator/tests tests/console/test_upgrades_journey.py $(ARGS)
 
 .PHONY: sink-test

@@ -127,7 +127,7 @@ def test_a_function_that_gets_whole_rows_takes_no_new_field(program: str) -> Non
     fields = {**DOCUMENT["fields"], "note": "string"}
     answer = publish(InProcessApp(build(f"{program}:whole_rows")), 0, version=2, fields=fields)
     assert answer["status"] == "rejected"
-    assert "the rows behind a key would have other columns (note)" in answer["reason"]
+    assert "the rows after key_by would have other columns (note)" in answer["reason"]
 
 
 def test_a_program_that_is_a_value_takes_none_and_has_no_lane_for_answers(program: str) -> None:

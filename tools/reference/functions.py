@@ -10,7 +10,7 @@ from rulecore.language.function_reference import (
     FEATURE_AGGREGATE_REFERENCE,
     FUNCTION_REFERENCE,
     HIGHER_ORDER_REFERENCE,
-    MORE_AGGREGATE_REFERENCE,
+    SESSION_AGGREGATE_REFERENCE,
     FunctionReference,
 )
 from rulecore.language.functions import ALIASES, FUNCTIONS
@@ -39,7 +39,7 @@ def page() -> str:
         "A session's columns may have these, too. There `count` of a condition is the number of events for which it is "
         "TRUE, as `count_if` of Spark."
     )
-    lines += ["# Aggregates of sessions alone", "", about, "", *_aggregates(MORE_AGGREGATE_REFERENCE)]
+    lines += ["# Aggregates of sessions alone", "", about, "", *_aggregates(SESSION_AGGREGATE_REFERENCE)]
     about = "`of` of a rule's [features](../rules.md#features) takes all aggregates of `having`, and these."
     lines += ["# Aggregates of features alone", "", about, "", *_aggregates(FEATURE_AGGREGATE_REFERENCE)]
     return "\n".join(lines)

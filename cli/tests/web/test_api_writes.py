@@ -277,7 +277,7 @@ def test_drafts_of_several_rules_go_live_in_one_record(written: Written) -> None
     for name, amount in (("together-a", 10), ("together-b", 20)):
         _draft(written, name, amount)
     home, before = f"/api/v1/apps/{written.app}", written.control()
-    draft = written.client.get(f"{home}/release-draft?rule=together-a@2&rule=together-b@2")
+    draft = written.client.get(f"{home}/release-review?rule=together-a@2&rule=together-b@2")
     assert draft.status == 200, draft.text
     shown = [(one["rule"], one["before"], one["version"]) for one in draft.json["rules"]]
     assert shown == [("together-a", 1, 3), ("together-b", 1, 3)]
@@ -303,10 +303,10 @@ def test_drafts_of_several_rules_go_live_in_one_record(written: Written) -> None
     assert taken.json["problems"][0]["path"] == "name"
 
 
-def test_a_release_of_a_rule_that_somebody_has_changed_meanwhile_is_refused(written: Written) -> None:
+def test_a_release_of_a_rule_that_has_changed_meanwhile_is_refused(written: Written) -> None:
     _draft(written, "raced", 10)
     home = f"/api/v1/apps/{written.app}"
-    etag = written.client.get(f"{home}/release-draft?rule=raced@2").headers["etag"]
+    etag = written.client.get(f"{home}/release-review?rule=raced@2").headers["etag"]
     own = written.client.get(f"{written.api}/raced").headers["etag"]
     assert written.publish("raced", 3, "amount > 99", If_Match=own).status == 200
     before = written.control()
@@ -314,7 +314,7 @@ def test_a_release_of_a_rule_that_somebody_has_changed_meanwhile_is_refused(writ
     assert (late.status, late.json["code"], written.control()) == (412, "changed_meanwhile", before)
     for wrong in (["raced@9"], ["raced"], ["raced@2", "raced@3"]):
         query = "&".join(f"rule={one}" for one in wrong)
-        assert written.client.get(f"{home}/release-draft?{query}").status in (404, 422)
+        assert written.client.get(f"{home}/release-review?{query}").status in (404, 422)
 
 
 def test_the_pages_of_a_release_choose_review_and_publish(written: Written) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rulecore.compile.feature import LATEST, VALUES
+from rulecore.compile.feature import LATEST_FUNCTIONS, VALUE_FUNCTIONS
 from rulecore.compile.rule import CompiledRule, EventCountWindow, RuleLimits, SessionWindow, TimeWindow, compile_rule
 from rulecore.compile.score_compatibility import incompatibility
 from rulecore.documents.loading import LoadedRule
@@ -240,10 +240,10 @@ def _score_cost(rule: CompiledRule) -> RuleCost:
 
 def _feature_cost(rule: CompiledRule) -> RuleCost:
     assert rule.plan is not None
-    panes = sum(one.panes for one in rule.features if one.function not in LATEST | VALUES)
-    size = panes * _BYTES_PER_PANE + _BYTES_PER_LATEST * sum(one.function in LATEST for one in rule.features)
+    panes = sum(one.panes for one in rule.features if one.function not in LATEST_FUNCTIONS | VALUE_FUNCTIONS)
+    size = panes * _BYTES_PER_PANE + _BYTES_PER_LATEST * sum(one.function in LATEST_FUNCTIONS for one in rule.features)
     note = f"{len(rule.features)} features, about {size} bytes a busy key"
-    if any(one.function in VALUES for one in rule.features):
+    if any(one.function in VALUE_FUNCTIONS for one in rule.features):
         note += f", and {_BYTES_PER_LATEST} with every value that `seen` and `count_distinct` remember"
     note += f"; the condition is {_ACCESS_NOTES[rule.plan.access]}"
     return RuleCost(rule.rule.id, rule.plan.access, panes, size, panes <= _MANY_PANES, note)

@@ -27,7 +27,7 @@ from rulecore.language import (
     render,
     replace_aggregates,
 )
-from rulecore.language.functions import MORE_AGGREGATES
+from rulecore.language.functions import SESSION_AGGREGATES
 from rulecore.mapping.expressions import ExpressionReader, inline
 from rulecore.mapping.problems import Problems
 from rulecore.mapping.stage import MappingStage
@@ -200,7 +200,7 @@ class _PlanReader:
 
     def read_columns(self) -> None:
         """Read the columns of the settings' own."""
-        scope = Scope(READABLE, aggregates=True, arguments=self._readable, more_aggregates=MORE_AGGREGATES)
+        scope = Scope(READABLE, aggregates=True, arguments=self._readable, more_aggregates=SESSION_AGGREGATES)
         for name, text in self.settings.columns.items():
             path = f"columns.{name}"
             if name in RESERVED:

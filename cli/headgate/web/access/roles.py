@@ -99,7 +99,7 @@ ROUTES: Final = {
     ("GET", f"{_API}{_RULE}/tests"): Role.VIEWER,
     ("GET", f"{_API}{_APP}/history"): Role.VIEWER,
     ("GET", f"{_API}{_APP}/releases"): Role.VIEWER,
-    ("GET", f"{_API}{_APP}/release-draft"): Role.AUTHOR,
+    ("GET", f"{_API}{_APP}/release-review"): Role.AUTHOR,
     ("POST", f"{_API}{_APP}/releases"): Role.PUBLISHER,
     ("GET", f"{_API}{_APP}/releases/{{release}}"): Role.VIEWER,
     ("POST", f"{_API}{_APP}/releases/{{release}}/rollback"): Role.PUBLISHER,

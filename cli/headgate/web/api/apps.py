@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from headgate.web.api.rules import ChangeBody, TheChange, answer_outcome
-from headgate.web.changes.release import MOST_RULES, draft_release, publish_release, roll_back_release
+from headgate.web.changes.release import MOST_RULES, publish_release, review_release, roll_back_release
 from headgate.web.context import ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
 from headgate.web.state.releases import find_release
@@ -20,11 +20,11 @@ from headgate.web.state.values import (
     AppValue,
     ChangePage,
     ChangeValue,
-    DraftedRule,
     ListValue,
     OutcomeValue,
-    ReleaseDraftValue,
+    ReleaseReviewValue,
     ReleaseValue,
+    ReviewedRule,
     StreamValue,
 )
 
@@ -94,20 +94,20 @@ def read_release(app: TheApp, release: str, response: Response) -> ReleaseValue:
     return found
 
 
-@ROUTER.get("/{app}/release-draft")
-def read_release_draft(
+@ROUTER.get("/{app}/release-review")
+def read_release_review(
     app: TheApp,
     response: Response,
     rule: Annotated[list[str], Query(min_length=1, max_length=MOST_RULES, description="RULE@VERSION, of each.")],
-) -> ReleaseDraftValue:
+) -> ReleaseReviewValue:
     """Return what a release of these versions would change. The answer has the ETag of its publication."""
-    draft = draft_release(app.snapshot(), rule)
+    draft = review_release(app.snapshot(), rule)
     response.headers["ETag"] = draft.etag
-    return ReleaseDraftValue(
+    return ReleaseReviewValue(
         etag=draft.etag,
         problems=draft.problems,
         rules=tuple(
-            DraftedRule(
+            ReviewedRule(
                 rule=one.rule,
                 before=one.old_version,
                 version=one.new_version,

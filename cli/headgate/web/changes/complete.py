@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +17,7 @@ from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.values import CompletionsValue, CompletionValue
 from rulecore.documents.json_schema import rule_json_schema
 from rulecore.errors import RuleSetError
-from rulecore.language.functions import AGGREGATES, FUNCTIONS
+from rulecore.language.functions import AGGREGATES, FEATURE_AGGREGATES, FUNCTIONS
 from rulecore.streams import find_stream
 from rulecore.testing.rule_tests import ALERT_FIELDS
 from streamcore.schema import UNION, StreamSchema
@@ -31,6 +31,8 @@ _KEYWORDS: Final = ("and", "or", "not", "in", "like", "between", "is null", "is 
 _LINE: Final = re.compile(r"(?P<lead>\s*(?:-\s+)*)(?P<rest>.*)")
 _NAME: Final = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)\s*:(?:\s+|$)(?P<value>.*)")
 _WORD: Final = re.compile(r"[A-Za-z_][\w.]*$")
+_FEATURES: Final = re.compile(r"^features:(?P<features>.*\n(?:(?:[ \t#-].*)?\n)*)", re.MULTILINE)
+_FEATURE: Final = re.compile(r"\bname:\s*(?P<name>[a-z][a-z0-9_]*)")
 _ON: Final = re.compile(r"^on:\s*(?P<names>.*)$", re.MULTILINE)
 _SCALAR_ITEMS: Final = re.compile(r"^\s+-\s*(?P<name>[\w-]+)\s*$")
 
@@ -176,12 +178,14 @@ def _flow(path: _Path, text: str) -> _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Vocabulary:
-    """The words of an app for one text. ``schema``: of the stream that the text names; None without one."""
+    """The words of an app for one text. ``schema``: of the stream that the text names; None without one.
+    ``features``: the names of those that the text declares."""
 
     streams: Mapping[str, StreamSchema]
     schema: StreamSchema | None
     lists: Mapping[str, str]
     rules: tuple[str, ...]
+    features: tuple[str, ...]
 
     @classmethod
     def of(cls, snapshot: Snapshot, text: str) -> _Vocabulary:
@@ -189,7 +193,7 @@ class _Vocabulary:
         rules, lists = snapshot.history.rules, snapshot.history.lists.types()
         types = {name: f"of {one.of}" + (f", to {one.value}" if one.value else "") for name, one in lists.items()}
         ids = tuple(sorted({place.rule for place in rules.rules}))
-        return cls(rules.streams, _find_schema(rules.streams, text), types, ids)
+        return cls(rules.streams, _find_schema(rules.streams, text), types, ids, _find_features(text))
 
     def options(self, place: _Place, typed: str) -> Iterator[CompletionValue]:
         """Yield what fits at a place. ``typed``: the word before the cursor."""
@@ -197,14 +201,20 @@ class _Vocabulary:
         name = next((part for part in reversed(path) if part != _ITEM), "")
         if value is None:
             yield from self._names(place)
+        elif path[:1] == ("features",) and name == "of":
+            yield from self._expression(value[: len(value) - len(typed)], (*AGGREGATES, *FEATURE_AGGREGATES))
         elif name in _EXPRESSIONS:
-            yield from self._expression(value[: len(value) - len(typed)], aggregates=name == "having")
+            if path == ("where",):
+                yield from (_option(one, "feature") for one in self.features)
+            yield from self._expression(value[: len(value) - len(typed)], AGGREGATES if name == "having" else ())
         elif name in _COLUMNS:
             yield from self._fields()
         elif name == "on" and len(path) <= 2:
             yield from (_option(one, "stream", about=f"{len(self.streams[one].fields)} fields") for one in self.streams)
         elif name == "message":
-            yield from self._fields() if value.rfind("{") > value.rfind("}") else ()
+            if value.rfind("{") > value.rfind("}"):
+                yield from (_option(one, "feature") for one in self.features)
+                yield from self._fields()
         elif name == "list":
             yield from (_option(one, "list", kind) for one, kind in self.lists.items())
         elif path[:2] == ("score", "of"):
@@ -239,25 +249,24 @@ class _Vocabulary:
         for one in self.schema.fields if self.schema is not None else ():
             yield _option(one.name, "field", str(one.type), "" if one.nullable else "never NULL")
 
-    def _expression(self, before: str, *, aggregates: bool) -> Iterator[CompletionValue]:
-        """Yield what fits in a condition after the text ``before``."""
+    def _expression(self, before: str, aggregates: Collection[str]) -> Iterator[CompletionValue]:
+        """Yield what fits in an expression after the text ``before``. ``aggregates``: those that it may have."""
         if before.count("'") % 2:  # within a text: only names of lists are known
             if re.search(r"(list|lookup)\(\s*'$", before):
                 yield from (_option(one, "list", kind) for one, kind in self.lists.items())
             return
-        if aggregates:
-            yield from _functions(AGGREGATES)
+        yield from _functions(aggregates)
         yield from self._fields()
         yield from (_option(one, "list", kind, text=f"list('{one}')") for one, kind in self.lists.items())
-        yield from _functions([name for name in FUNCTIONS if not (aggregates and name in AGGREGATES)])
+        yield from _functions([name for name in FUNCTIONS if name not in aggregates])
         yield from (_option(one, "keyword") for one in _KEYWORDS)
 
 
 def _functions(names: Iterable[str]) -> Iterator[CompletionValue]:
-    from rulecore.language.function_reference import FUNCTION_REFERENCE
+    from rulecore.language.function_reference import FEATURE_AGGREGATE_REFERENCE, FUNCTION_REFERENCE
 
     for name in names:
-        known, signature = FUNCTION_REFERENCE.get(name), FUNCTIONS.get(name)
+        known, signature = FUNCTION_REFERENCE.get(name, FEATURE_AGGREGATE_REFERENCE.get(name)), FUNCTIONS.get(name)
         usage = f"{name}(column)" if signature is None else signature.usage
         about = "" if known is None else f"{known.summary.replace('``', '')} {known.result}"
         yield _option(name, "function", usage, about, text=f"{name}(")
@@ -282,6 +291,12 @@ def _find_schema(streams: Mapping[str, StreamSchema], text: str) -> StreamSchema
     with suppress(RuleSetError):
         return find_stream(streams, UNION.join(names))
     return None
+
+
+def _find_features(text: str) -> tuple[str, ...]:
+    """Return the names of the features that a text declares."""
+    found = _FEATURES.search(text + "\n")
+    return () if found is None else tuple(dict.fromkeys(_FEATURE.findall(found["features"])))
 
 
 # --- the schema of a rule -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Releases: changed rules that go live together, and the way back, as the commands ``headgate rules release`` and
+"""Releases: changed rules that go live together, and their rollback, as the commands ``headgate rules release`` and
 ``rollback --release`` do. All rules of a release take effect in one cut, or none does."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAME_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseDraft:
+class ReleaseReview:
     """Versions that are to go live together. ``rules``: as they will be published; ``etag``: changes with each change
     of one of them."""
 
@@ -59,7 +59,7 @@ def list_changed(snapshot: Snapshot) -> list[VersionValue]:
     return sorted(waiting, key=lambda one: (one.rule, one.version))
 
 
-def draft_release(snapshot: Snapshot, chosen: Sequence[str]) -> ReleaseDraft:
+def review_release(snapshot: Snapshot, chosen: Sequence[str]) -> ReleaseReview:
     """Return a release of versions. ``chosen``: ``RULE@VERSION`` of each. ``ProblemError`` if one is not there."""
     names = tuple(dict.fromkeys(chosen))
     if not 0 < len(names) <= MOST_RULES:
@@ -71,7 +71,7 @@ def draft_release(snapshot: Snapshot, chosen: Sequence[str]) -> ReleaseDraft:
     sound = not any(one.problems for one in checks)
     state = " ".join(f"{name}={find_etag(snapshot, rule.id)}" for name, rule in zip(names, rules, strict=True))
     etag = f'"d{hashlib.blake2b(state.encode(), digest_size=12).hexdigest()}"'
-    return ReleaseDraft(names, rules, checks, tuple(review_together(snapshot, rules)) if sound else (), etag)
+    return ReleaseReview(names, rules, checks, tuple(review_together(snapshot, rules)) if sound else (), etag)
 
 
 def publish_release(
@@ -85,7 +85,7 @@ def publish_release(
             raise _invalid("name", "up to 80 small letters, digits and . _ -, a letter or digit first")
         if any(one.name == name for one in list_releases(snapshot)):
             raise _invalid("name", f"there is a release {name}; choose another name")
-        draft = draft_release(snapshot, chosen)
+        draft = review_release(snapshot, chosen)
         if terms.etag is None:
             detail = f"send If-Match: {draft.etag}, the ETag of what you have read"
             raise ProblemError(428, ProblemCode.NO_PRECONDITION, detail)

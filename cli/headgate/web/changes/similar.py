@@ -1,8 +1,8 @@
 """Events like those that a rule is about: the newest records of its topics for which its condition, or all but one of
 its clauses, is TRUE.
 
-One call reads a piece of the topics, backwards from where the call before has ended. So a person sees the progress, and
-who does not ask for the next piece has cancelled the search: the console keeps nothing.
+One call reads a piece of the topics, backwards from where the call before has ended. A page shows the progress between
+calls, and cancels by not calling again; the console keeps no state of a search.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def find_similar(search: SimilarSearch, before: Mapping[str, int] | None = None)
     """
     snapshot, rule = search.snapshot, search.rule
     source = find_input(rule.rule.on, snapshot.history.rules.streams, (), read_formats(search.app.settings))
-    conditions = parse_conditions(rule, source.schema, snapshot.history.lists.types())
+    conditions = {} if rule.features else parse_conditions(rule, source.schema, snapshot.history.lists.types())
     if not conditions:
         detail = f"rule {rule.rule.id} has no condition on single events that an event could be like"
+        detail += "; its condition reads features, which a back-test computes" if rule.features else ""
         raise ProblemError(422, ProblemCode.CANNOT_ANSWER, detail)
     wanted, left = _choose_range(search, source, before)
     found, counts = list[tuple[int, SimilarEventValue]](), dict.fromkeys(("decoded", "satisfied", "near"), 0)

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from headgate.rules.yaml_text import yaml_text
 from headgate.web.changes.check import CheckValue
-from headgate.web.changes.release import ReleaseDraft
+from headgate.web.changes.release import ReleaseReview
 from headgate.web.changes.review import Review
 from headgate.web.pages import marks, plots
 from headgate.web.pages.frame import Frame
@@ -180,7 +180,7 @@ def release_page(frame: Frame, release: ReleaseValue, diffs: Mapping[str, Sequen
 def new_release_page(
     frame: Frame,
     waiting: Sequence[VersionValue],
-    draft: ReleaseDraft | None,
+    draft: ReleaseReview | None,
     checks: Sequence[CheckValue],
     words: Mapping[str, str],
     problem: ProblemDocument | None = None,
@@ -194,7 +194,7 @@ def new_release_page(
     return render("new_release.html", frame=frame, **values)
 
 
-def _as_yaml(draft: ReleaseDraft | None, one: Review) -> str:
+def _as_yaml(draft: ReleaseReview | None, one: Review) -> str:
     rules = () if draft is None else draft.rules
     return next((yaml_text(rule) for rule in rules if rule.id == one.rule), "")
 

@@ -15,7 +15,7 @@ from headgate.web.access.rights import ConsoleSession
 from headgate.web.api.runs import start_job
 from headgate.web.changes.check import CheckValue, check_with_tests
 from headgate.web.changes.explain import Question, explain
-from headgate.web.changes.release import MOST_RULES, draft_release, list_changed, publish_release, roll_back_release
+from headgate.web.changes.release import MOST_RULES, list_changed, publish_release, review_release, roll_back_release
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.pages import html, marks
 from headgate.web.pages.forms import Form, read_terms
@@ -87,7 +87,7 @@ def _new_release(
     problem: ProblemDocument | None,
 ) -> str:
     snapshot = app.snapshot()
-    draft = draft_release(snapshot, chosen) if chosen else None
+    draft = review_release(snapshot, chosen) if chosen else None
     checks = [] if draft is None else [_check(console, snapshot, one) for one in draft.rules]
     command = f"headgate rules release {words['name'] or 'NAME'} FILES --app {app.name} --why REASON"
     frame = make_frame(console, session, app.name, "releases", "New release", command)

@@ -66,9 +66,9 @@ def limit_wait(kafka: KafkaSettings) -> KafkaSettings:
 
 
 class AppReader:
-    """Reads one app. Thread-safe; ``lock`` also serves who checks a snapshot and then writes.
+    """Reads one app. Thread-safe. A caller that checks a snapshot and then writes holds ``lock``.
 
-    Kafka is asked once for all who wait: if it does not answer, all get that error at once.
+    One request to Kafka answers all waiting callers: if Kafka does not answer, all get that error at once.
     """
 
     def __init__(self, kafka: KafkaSettings, app: ConsoleApp, now_s: Callable[[], float] = time.time) -> None:

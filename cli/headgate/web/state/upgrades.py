@@ -30,8 +30,8 @@ Json = dict[str, Any]
 #: How long an answer serves all pages, in seconds.
 _FRESH_S: Final = 1.0
 _TIMEOUT_S: Final = (2.0, 5.0)
-_WAITING: Final = {Phase.PREFLIGHT}
-_RUNNING: Final = {Phase.PROVING}
+_PREPARING: Final = {Phase.PREFLIGHT}
+_PROVING: Final = {Phase.PROVING}
 _PAST = TypeAdapter(PastUpgrade)
 _POINTS = TypeAdapter(tuple[RestorePoint, ...])
 _SAVEPOINT = TypeAdapter(SavepointStatus)
@@ -91,7 +91,7 @@ def read_upgrades(raw: Mapping[str, Any], savepoints: list[Json], notes: tuple[s
         points = _POINTS.validate_python(status.get("restorePoints") or ())
         own = [_savepoint(one) for one in savepoints if one["spec"].get("app") == meta["name"]]
     except (ValidationError, KeyError, TypeError) as error:
-        fault = f"The status of {stream_app} is that of another operator, and cannot be read: {str(error)[:300]}"
+        fault = f"The status of {stream_app} cannot be read; an operator of another version may have written it: {str(error)[:300]}"
         return UpgradesValue(stream_app=stream_app, notes=(*notes, fault))
     degraded = (one for one in status.get("conditions") or () if (one["type"], one["status"]) == ("Degraded", "True"))
     return UpgradesValue(
@@ -150,9 +150,9 @@ def _part(phase: Phase, *, back: bool) -> str:
     """Return which part of an upgrade a phase is, after the way back has begun or before it."""
     if back:
         return "back"
-    if phase in _WAITING:
+    if phase in _PREPARING:
         return "prepare"
-    return "prove" if phase in _RUNNING else "stop"
+    return "prove" if phase in _PROVING else "stop"
 
 
 def _savepoint(raw: Json) -> ClusterSavepoint:

@@ -24,7 +24,7 @@ class VersionValue(Value):
     version: Annotated[int, Field(description="Number of the version.")]
     slot: Annotated[str, Field(description="live, candidate, scheduled or draft.")]
     mode: Annotated[str, Field(description="live, shadow, canary 10%, paused, draft or retired.")]
-    kind: Annotated[str, Field(description="event, window, sequence, absence or score.")]
+    kind: Annotated[str, Field(description="event, feature, window, sequence, absence or score.")]
     stream: Annotated[str, Field(description="The stream, or several joined by +.")]
     severity: Annotated[str, Field(description="How severe an alert is.")]
     owner: Annotated[str, Field(description="Who is responsible.")]
@@ -310,7 +310,7 @@ class ReleaseValue(Value):
     rules: Annotated[tuple[ReleasedRule, ...], Field(description="Its rules.")]
 
 
-class DraftedRule(Value):
+class ReviewedRule(Value):
     """A rule of a release that is not published yet."""
 
     rule: Annotated[str, Field(description="Id of the rule.")]
@@ -320,12 +320,12 @@ class DraftedRule(Value):
     state: Annotated[tuple[dict[str, JsonValue], ...], Field(description="Its state: kept, new or dropped.")]
 
 
-class ReleaseDraftValue(Value):
+class ReleaseReviewValue(Value):
     """What a release of some versions would change."""
 
     etag: Annotated[str, Field(description="For If-Match: it changes with every change of one of the rules.")]
     problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes; with one, nothing is published.")]
-    rules: Annotated[tuple[DraftedRule, ...], Field(description="Its rules; none if there are mistakes.")]
+    rules: Annotated[tuple[ReviewedRule, ...], Field(description="Its rules; none if there are mistakes.")]
 
 
 class OutcomeValue(Value):
@@ -569,7 +569,7 @@ class UpgradeValue(Value):
     outcome: Annotated[str, Field(description="How it ended; empty: it is in progress.")]
     meaning: Annotated[str, Field(description="The outcome in words.")]
     remedy: Annotated[str, Field(description="What to do after an outcome that is no success.")]
-    rolled_back: Annotated[bool, Field(description="Whether the way back to the old version was taken.")]
+    rolled_back: Annotated[bool, Field(description="Whether it was rolled back.")]
     reason: Annotated[str, Field(description="Reason of the outcome, one word.")]
     message: Annotated[str, Field(description="Reason of the outcome, for people.")]
     savepoint: Annotated[str, Field(description="The savepoint that the old version wrote; empty: none.")]

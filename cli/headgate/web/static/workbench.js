@@ -207,7 +207,7 @@ addEventListener("DOMContentLoaded", () => {
     show(false);
   };
 
-  /* Events like this: pieces of the topic are searched one after the other, until enough is found or nobody wants more. */
+  /* Events like this: pieces of the topic are searched one after the other, until enough is found or the person cancels. */
   const similar = bench.querySelector(".similar");
   const part = (selector) => similar.querySelector(selector);
   const FOUND = 50;

@@ -17,8 +17,8 @@ MAX_KEY_COLUMNS: Final = 16
 class Feature(DocumentModel):
     """A named value about the earlier events of a key.
 
-    The value is that before the event which the rule looks at: of the events that arrived earlier and are no older than
-    ``within`` allows. An event is no evidence of itself, unless ``including_this``.
+    The value counts the events that arrived before the one being evaluated and that ``within`` reaches; with
+    ``including_this`` also that one.
     """
 
     name: Annotated[

@@ -50,11 +50,15 @@ def trace_test(
     source = RuleInput.find(rule.rule.on, streams, {})
     events = _united(rule, test, source)
     contents = lists.contents(latest_event_ms(events))
+    if rule.features:
+        from rulecore.explain.features import with_feature_values  # imports their group, which takes time
+
+        events = with_feature_values(rule, source.schema, events, contents)
     conditions, known = parse_conditions(rule, source.schema, lists.types()), logical_lists(contents)
     numbers = _numbers(source, test)
     found = []
     for row in events.head(MAX_TRACED).iter_rows(named=True):
-        clauses = trace_event(row, source, conditions, known).conditions
+        clauses = trace_event(row, source, conditions, known, rule.features).conditions
         number = numbers[source.schema.name if len(source.streams) == 1 else row[STREAM]][row[OFFSET]]
         found += [ConditionTrace(number, name, clause) for name, clause in clauses.items()]
     if rule.kind is RuleKind.WINDOW and events.height:

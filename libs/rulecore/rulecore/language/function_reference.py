@@ -616,8 +616,8 @@ AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
     ),
 }
 
-#: Of the aggregates that only a session has (``functions.MORE_AGGREGATES``).
-MORE_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
+#: Of the aggregates that only a session has (``functions.SESSION_AGGREGATES``).
+SESSION_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
     "approx_count_distinct": FunctionReference(
         "Number of different values by HyperLogLog: standard error 1.6 %, bounded memory.",
         "long",

@@ -42,8 +42,8 @@ __all__ = [
     "FEATURE_AGGREGATES",
     "FUNCTIONS",
     "HIGHER_ORDER",
-    "MORE_AGGREGATES",
     "OF_ARRAYS",
+    "SESSION_AGGREGATES",
     "TRUNC_UNITS",
     "FunctionSignature",
     "call_type",
@@ -52,8 +52,8 @@ __all__ = [
 
 AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
 #: Aggregates of sessions, which are accepted where ``Scope.more_aggregates`` names them.
-MORE_AGGREGATES = ("approx_count_distinct", "first", "last")
-#: Aggregates of features (likewise).
+SESSION_AGGREGATES = ("approx_count_distinct", "first", "last")
+#: Aggregates of features, accepted likewise.
 FEATURE_AGGREGATES = ("previous", "seen", "time_since_last")
 MAX_ROUND_DOUBLE = 15
 _MAX_POSITION = 1_000_000  # in a text

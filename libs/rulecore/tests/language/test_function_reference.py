@@ -16,9 +16,9 @@ from rulecore.language.function_reference import (
     FEATURE_AGGREGATE_REFERENCE,
     FUNCTION_REFERENCE,
     HIGHER_ORDER_REFERENCE,
-    MORE_AGGREGATE_REFERENCE,
+    SESSION_AGGREGATE_REFERENCE,
 )
-from rulecore.language.functions import AGGREGATES, FEATURE_AGGREGATES, FUNCTIONS, HIGHER_ORDER, MORE_AGGREGATES
+from rulecore.language.functions import AGGREGATES, FEATURE_AGGREGATES, FUNCTIONS, HIGHER_ORDER, SESSION_AGGREGATES
 from streamcore.schema import DOUBLE, LONG
 
 ENTRIES = {**FUNCTION_REFERENCE, **HIGHER_ORDER_REFERENCE}
@@ -28,7 +28,7 @@ EXAMPLES = [example for entry in ENTRIES.values() for example in entry.examples]
 def test_every_function_and_aggregate_has_an_entry_and_no_entry_is_left_over() -> None:
     assert set(FUNCTION_REFERENCE) == set(FUNCTIONS)
     assert set(AGGREGATE_REFERENCE) == set(AGGREGATES)
-    assert set(MORE_AGGREGATE_REFERENCE) == set(MORE_AGGREGATES)
+    assert set(SESSION_AGGREGATE_REFERENCE) == set(SESSION_AGGREGATES)
     assert set(FEATURE_AGGREGATE_REFERENCE) == set(FEATURE_AGGREGATES)
     assert set(HIGHER_ORDER_REFERENCE) == set(HIGHER_ORDER)
 
@@ -51,10 +51,10 @@ def test_having_accepts_an_example_of_an_aggregate(example: str) -> None:
     assert parse(example, Scope({}, aggregates=True, arguments={"amount": DOUBLE})) is not None
 
 
-@pytest.mark.parametrize("example", [one for entry in MORE_AGGREGATE_REFERENCE.values() for one in entry.examples])
+@pytest.mark.parametrize("example", [one for entry in SESSION_AGGREGATE_REFERENCE.values() for one in entry.examples])
 def test_only_a_scope_with_more_aggregates_accepts_their_examples(example: str) -> None:
     scope = Scope({}, aggregates=True, arguments={"amount": LONG})
-    assert parse(example, replace(scope, more_aggregates=MORE_AGGREGATES)) is not None
+    assert parse(example, replace(scope, more_aggregates=SESSION_AGGREGATES)) is not None
     with pytest.raises(ExpressionError, match="unknown function"):
         parse(example, scope)
 
@@ -68,6 +68,6 @@ def test_only_a_scope_of_features_accepts_their_examples(example: str) -> None:
 
 
 def test_the_first_double_of_many_at_the_same_time_is_rejected() -> None:
-    scope = Scope({}, aggregates=True, arguments={"amount": DOUBLE}, more_aggregates=MORE_AGGREGATES)
+    scope = Scope({}, aggregates=True, arguments={"amount": DOUBLE}, more_aggregates=SESSION_AGGREGATES)
     with pytest.raises(ExpressionError, match="first takes no double"):
         parse("first(amount) > 1", scope)

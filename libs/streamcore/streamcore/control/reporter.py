@@ -76,7 +76,7 @@ class StatusReporter:
         """Report the epoch whose checkpoint this process owns."""
         self.server.update(lambda status: replace(status, epoch=epoch))
 
-    def set_mode(self, mode: str) -> None:
+    def set_checkpointing_mode(self, mode: str) -> None:
         """Report the checkpointing mode in which the app runs."""
         self.server.update(lambda status: replace(status, checkpointing_mode=mode))
 

@@ -155,10 +155,10 @@ def transactional_producer(
 ) -> ck.Producer:
     """Return a transactional producer, before ``init_transactions``. ``on_failed`` is called for each undelivered
     record."""
-    return delivering_producer(settings, options | {"transactional.id": transactional_id}, log, on_failed)
+    return idempotent_producer(settings, options | {"transactional.id": transactional_id}, log, on_failed)
 
 
-def delivering_producer(
+def idempotent_producer(
     settings: KafkaSettings,
     options: dict[str, Option],
     log: ClientLog,

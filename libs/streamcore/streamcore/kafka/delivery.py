@@ -148,7 +148,7 @@ class DeliverySettings:
         }
 
     @property
-    def options_at_once(self) -> dict[str, Option]:
+    def options_without_transactions(self) -> dict[str, Option]:
         """The limits of a producer without transactions, whose records are sent at once and given up when a commit
         would be."""
         options = {name: value for name, value in self.options.items() if name != "transaction.timeout.ms"}

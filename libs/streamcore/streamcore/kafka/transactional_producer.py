@@ -61,7 +61,7 @@ class RecordProducer:
     def without_transactions(cls, settings: KafkaSettings, delivery: DeliverySettings) -> RecordProducer:
         """Return a producer whose records are visible as soon as a broker has them. It sends each once."""
         reports = DeliveryReports()
-        producer = clients.delivering_producer(settings, delivery.options_at_once, reports.log, reports)
+        producer = clients.idempotent_producer(settings, delivery.options_without_transactions, reports.log, reports)
         return cls(settings, producer, reports.log, reports.undelivered)
 
     def was_cut_off(self) -> bool:
@@ -148,7 +148,7 @@ class RecordProducer:
         return clients.confluent_error(first.error, action, self.settings, self.log)
 
     def purge(self) -> None:
-        """Close the producer: what is in its queue is not sent."""
+        """Drop the records that are still queued; they are not sent."""
         with suppress(ck.KafkaException):
             self.producer.purge(blocking=False)
 

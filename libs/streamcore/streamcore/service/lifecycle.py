@@ -103,7 +103,7 @@ class ServiceProcess(Generic[S]):
         self._current: ActiveRunner[S] | None = None
         self._changes: LiveReconfiguration[S] | None = None
         self._epoch: int | None = None
-        self._retains = False
+        self._keep_checkpoint = False
         self._ready = threading.Event()
         self._stopping = threading.Event()
         self._running = threading.Event()
@@ -128,7 +128,7 @@ class ServiceProcess(Generic[S]):
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         """Stop. SIGTERM is what a machine that goes down sends, so it is no reason to delete the checkpoint."""
-        self._retains |= number == signal.SIGTERM
+        self._keep_checkpoint |= number == signal.SIGTERM
         # In a thread: ``stop`` takes locks, and the interrupted thread may hold one of them.
         threading.Thread(target=self.stop, name="stop").start()
 
@@ -274,9 +274,9 @@ class ServiceProcess(Generic[S]):
                 self._run_one(current, changes)
                 current = changes.next_runner(stopping=self._stopping.is_set())
             self._finish_drain()
-            if self._settings.checkpoint_retention is CheckpointRetention.DELETE and not self._retains:
+            if self._settings.checkpoint_retention is CheckpointRetention.DELETE and not self._keep_checkpoint:
                 self._log.info("checkpoint %s is deleted, because the app has ended", self._settings.checkpoint)
-                runtime.delete_checkpoint()
+                runtime.delete_checkpoint_on_exit()
 
     def _activate(self, current: ActiveRunner[S], runtime: Runtime) -> None:
         """Make this runner the one that commands apply to."""
@@ -288,7 +288,7 @@ class ServiceProcess(Generic[S]):
         if self._lineage is not None:
             self._lineage.describe(lineage_job(current.settings, current.runner.app))
             self._telemetry.watch_lineage(self._lineage.counts)
-        self._reporter.set_mode(current.settings.checkpointing_mode)
+        self._reporter.set_checkpointing_mode(current.settings.checkpointing_mode)
         self._running.set()
         if self._stopping.is_set():
             current.runner.drain(finish_open_batch=self._drain_needs_savepoint)

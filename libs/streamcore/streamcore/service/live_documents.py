@@ -88,9 +88,9 @@ def find_differences(old: App, new: App, *, rows: bool) -> Iterator[str]:
         for app, d in ((old, describe(old)), (new, describe(new)))
     )
     if one != other:
-        yield "its stages or their state would be others"
+        yield "its stages or their state would change"
     elif rows and (columns := _changed_columns(_sent(before), _sent(after))):
-        yield f"the rows behind a key would have other columns ({', '.join(columns)})"
+        yield f"the rows after key_by would have other columns ({', '.join(columns)}); write select before the key"
     tables, new_tables = before.table_columns, after.table_columns
     for lane in sorted(tables.keys() | new_tables.keys()):
         if lane not in new_tables or lane not in tables:

@@ -123,7 +123,7 @@ class RunSettings:
     max_clock_ahead_ms: int = MAX_CLOCK_AHEAD_MS
     #: Limits of the writes of output.
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
-    #: Whether the records of a cut are one transaction.
+    #: Exactly once: the records of a cut are one transaction. At least once: they are in none.
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     #: Factories of the app's sinks.
     sinks: tuple[SinkFactory, ...] = ()

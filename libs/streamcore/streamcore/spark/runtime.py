@@ -46,7 +46,7 @@ class Runtime:
         self.epoch = FIRST_EPOCH
         self._session: Future[SparkSession] = Future()
         self._begun = False
-        self._deletes = False
+        self._delete_on_exit = False
 
     @property
     def lease(self) -> Lease:
@@ -78,10 +78,10 @@ class Runtime:
             self._lease.release()
             self._lease = None
 
-    def delete_checkpoint(self) -> None:
+    def delete_checkpoint_on_exit(self) -> None:
         """Delete the checkpoint on exit, unless that is by an exception: once the session writes nothing any more, and
         before another process can get the lease."""
-        self._deletes = True
+        self._delete_on_exit = True
 
     def session(self) -> SparkSession:
         """Wait for the session and return it. Raise ``Permanent`` if it did not start."""
@@ -105,7 +105,7 @@ class Runtime:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             self._end()
-            if self._deletes and kind is None and self._checkpoint is not None:
+            if self._delete_on_exit and kind is None and self._checkpoint is not None:
                 CheckpointRoot(self._checkpoint).delete()
         finally:
             self.release()

@@ -17,7 +17,7 @@ from typing import Any
 from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
 from streamcore.kafka.at_least_once import AtLeastOnceWriter
-from streamcore.kafka.data_clients import delivering_producer
+from streamcore.kafka.data_clients import idempotent_producer
 from streamcore.kafka.delivery import CommitStep, OutRecord, OutRecords, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import Marker
@@ -42,8 +42,8 @@ class UnconfirmedWriter(AtLeastOnceWriter):
 
     def _produce(self, _: TransactionalProducer, rows: Sequence[OutRecord | OutRecords], headers: Any) -> None:
         if self._sender is None:
-            reports, options = DeliveryReports(), {**self._delivery.options_at_once, "linger.ms": 20_000}
-            producer = delivering_producer(self._settings, options, reports.log, reports)
+            reports, options = DeliveryReports(), {**self._delivery.options_without_transactions, "linger.ms": 20_000}
+            producer = idempotent_producer(self._settings, options, reports.log, reports)
             self._sender = RecordProducer(self._settings, producer, reports.log, reports.undelivered)
         super()._produce(_, rows, headers)
 

@@ -252,7 +252,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class PastUpgrade:
-    """An upgrade before the last one: what people ask of it later."""
+    """An earlier upgrade, without what only its continuation needs."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from rulecore.compile.feature import LATEST, VALUES, CompiledFeature
+from rulecore.compile.feature import LATEST_FUNCTIONS, VALUE_FUNCTIONS, CompiledFeature
 from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
 from rulecore.groups.features.distinct import DistinctTimes
 from rulecore.groups.features.latest import VALUE, LatestTable, ValueTimes
@@ -53,7 +53,7 @@ class StoredFeature:
         every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
         counts = every if where is None else to_polars(where).fill_null(value=False) & every
         value = None if argument is None else to_polars(argument)
-        if self.feature.function not in LATEST | VALUES:
+        if self.feature.function not in LATEST_FUNCTIONS | VALUE_FUNCTIONS:
             return self.aggregation.contributions(counts, value)
         present = counts if value is None else counts & value.is_not_null()
         columns = [present.alias(_COUNTED)]
@@ -104,10 +104,10 @@ class History:
         latest, values = {}, {}
         for one in features:
             function = one.feature.function
-            if function in LATEST:
+            if function in LATEST_FUNCTIONS:
                 dtype = one.value_type if function == "previous" else None
                 latest[one.name] = self.latest.get(one.name) or LatestTable(self.keys, dtype)
-            elif function in VALUES:
+            elif function in VALUE_FUNCTIONS:
                 values[one.name] = self.values.get(one.name) or self._new_values(one)
             else:
                 by_pane.setdefault(one.feature.pane_ms, []).append(one)
@@ -144,7 +144,7 @@ class History:
     def read(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
         """Return the value of a feature at each event, in order of arrival. ``name``: of its state."""
         function, this = feature.function, feature.including_this
-        if function in LATEST:
+        if function in LATEST_FUNCTIONS:
             found = self._read_latest(reading, name, feature)
         elif function == "seen":
             found = self._read_seen(reading, name, feature)
@@ -195,7 +195,7 @@ class History:
         for pane_ms, panes in self.panes.items():
             values: dict[str, Array] = {}
             for name, one in self.features.items():
-                if one.feature.pane_ms == pane_ms and one.feature.function not in LATEST | VALUES:
+                if one.feature.pane_ms == pane_ms and one.feature.function not in LATEST_FUNCTIONS | VALUE_FUNCTIONS:
                     values |= _arrays(reading.added[name])
             panes.write(arrivals, arrivals.times // pane_ms, values)
         for name, table in self.latest.items():
@@ -255,7 +255,7 @@ class History:
     def table_name(self, name: str) -> str:
         """Return the name of the table in which a feature is."""
         one = self.features[name].feature
-        return name if one.function in LATEST | VALUES else str(one.pane_ms)
+        return name if one.function in LATEST_FUNCTIONS | VALUE_FUNCTIONS else str(one.pane_ms)
 
 
 def _arrays(frame: pl.DataFrame) -> dict[str, Array]:

@@ -155,9 +155,9 @@ class ServiceSettings(Document):
         CheckpointRetention,
         Field(
             description="retain-on-cancellation: the checkpoint is kept, and the next start continues there. "
-            "delete-on-cancellation: it is removed when its input ends (ending_offsets, files), after a drain that is "
-            "commanded, and after Ctrl-C (SIGINT); never after a failure or SIGTERM, which a machine sends that goes "
-            "down. The next start then begins anew. Savepoints and output stay. Not for an app that an operator "
+            "delete-on-cancellation: the app deletes it when its input ends (ending_offsets, files), after a drain "
+            "command, and after Ctrl-C (SIGINT); never after a failure, nor after SIGTERM, which a machine sends when "
+            "it shuts down. The next start then begins anew. Savepoints and output stay. Not for an app that an operator "
             "promotes: there deletionPolicy decides."
         ),
     ] = CheckpointRetention.RETAIN

@@ -30,7 +30,7 @@ from typing_extensions import override
 def connect_catalog(properties: Mapping[str, str]) -> Catalog:
     """Connect to the catalogue that pyiceberg's ``properties`` describe."""
     if properties.get("type") == "sql":
-        return _QuickSqlCatalog("headgate", **properties)
+        return _CompareAndSwapSqlCatalog("headgate", **properties)
     return load_catalog("headgate", **properties)
 
 
@@ -42,7 +42,7 @@ def _apply(updates: Sequence[TableUpdate], metadata: TableMetadata) -> TableMeta
     return metadata
 
 
-class QuickTransaction(Transaction):
+class SingleCommitTransaction(Transaction):
     """A transaction that applies its updates once, and commits once: it never repeats a rejected commit."""
 
     _known: tuple[TableMetadata, object, TableMetadata] | None = None
@@ -66,7 +66,7 @@ class QuickTransaction(Transaction):
         return self._table
 
 
-class _QuickSqlCatalog(SqlCatalog):
+class _CompareAndSwapSqlCatalog(SqlCatalog):
     """An SQL catalogue that commits on top of the version that the table was read from, and reads nothing again.
 
     The row of the table names that version's file, and changes only if it still does: so the requirements hold.

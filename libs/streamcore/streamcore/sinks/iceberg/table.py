@@ -29,7 +29,7 @@ from pyiceberg.transforms import IdentityTransform
 from sqlalchemy.exc import SQLAlchemyError
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.sinks.iceberg.catalog import QuickTransaction, connect_catalog
+from streamcore.sinks.iceberg.catalog import SingleCommitTransaction, connect_catalog
 from streamcore.sinks.iceberg.data_files import DataFileWriter
 from streamcore.sinks.iceberg.schema import plain_type
 from streamcore.sinks.iceberg.settings import IcebergTableSpec
@@ -148,7 +148,7 @@ class OpenIcebergTable:
         """
         with naming_errors(self.spec.table):
             files = self._writer.write(rows) if rows.num_rows else []
-            with QuickTransaction(self._table) as transaction:
+            with SingleCommitTransaction(self._table) as transaction:
                 with transaction._append_snapshot_producer(dict(summary)) as snapshot:
                     for file in files:
                         snapshot.append_data_file(file)
@@ -164,5 +164,5 @@ class OpenIcebergTable:
         old = [snapshot.snapshot_id for snapshot in snapshots[:-keep] if snapshot.snapshot_id not in named]
         if len(old) <= keep // 4:
             return
-        with suppress(Retryable), naming_errors(self.spec.table), QuickTransaction(self._table) as transaction:
+        with suppress(Retryable), naming_errors(self.spec.table), SingleCommitTransaction(self._table) as transaction:
             ExpireSnapshots(transaction).by_ids(old).commit()

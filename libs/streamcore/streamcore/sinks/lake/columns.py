@@ -36,7 +36,7 @@ def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str])
 
 
 def choose_dictionary_columns(rows: pa.Table) -> list[str]:
-    """Return the columns that a Parquet file of these rows writes with a dictionary: not those that repeat few values.
+    """Return the columns to write with a dictionary: the flat ones whose sampled rows repeat values.
 
     A pure function of the rows.
     """

@@ -17,7 +17,7 @@ from pyiceberg.table import Transaction
 from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced, Retryable
-from streamcore.sinks.iceberg.catalog import QuickTransaction
+from streamcore.sinks.iceberg.catalog import SingleCommitTransaction
 from streamcore.sinks.iceberg.sink import IcebergSink
 from streamcore.sinks.iceberg.table import OpenIcebergTable
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
@@ -153,7 +153,7 @@ def test_with_the_retries_of_the_library_an_owner_of_an_earlier_epoch_is_not_fen
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The protection off."""
-    monkeypatch.setattr(QuickTransaction, "commit_transaction", Transaction.commit_transaction)
+    monkeypatch.setattr(SingleCommitTransaction, "commit_transaction", Transaction.commit_transaction)
     old, new = sink(tmp_path), sink(tmp_path)
     old.open(_OWNER)
     new.open(WriterId("app", 2))

@@ -15,7 +15,7 @@ from pyiceberg.table import Transaction
 
 from streamcore.cuts.writer_id import WriterId
 from streamcore.errors import Fenced
-from streamcore.sinks.iceberg.catalog import QuickTransaction
+from streamcore.sinks.iceberg.catalog import SingleCommitTransaction
 from streamcore.sinks.iceberg.settings import IcebergCatalog, IcebergSettings, IcebergTableSpec
 from streamcore.sinks.iceberg.sink import IcebergSink
 from streamcore.sinks.sink import WriteOutcome
@@ -67,7 +67,7 @@ def test_an_owner_of_an_earlier_epoch_is_fenced_unless_the_library_repeats_its_c
             old.write(cut_id(0), {"rows": cut(0)})
         assert new.write(cut_id(0), {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
     else:
-        monkeypatch.setattr(QuickTransaction, "commit_transaction", Transaction.commit_transaction)
+        monkeypatch.setattr(SingleCommitTransaction, "commit_transaction", Transaction.commit_transaction)
         assert old.write(cut_id(0), {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
     assert iceberg_files.ids(folder, table) == list(range(PER_CUT))
 
