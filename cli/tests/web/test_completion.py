@@ -103,3 +103,30 @@ def test_every_place_of_a_text_has_an_answer_within_it(snapshot: Snapshot) -> No
             assert 1 <= found.start <= column
             assert len(found.options) <= 40
     assert complete(snapshot, text, 99, 1).options == ()
+
+
+FEATURES = """features:
+  - {name: usual, of: avg(amount), within: {sliding: 30d, every: 1h}}
+  - name: known
+    of: seen(card)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (HEAD + FEATURES + "where: amount > us|", "usual"),
+        (HEAD + FEATURES + "where: not kno|", "known"),
+        (HEAD + FEATURES + "then:\n  message: '{usu|", "usual"),
+        (HEAD + "features:\n  - {name: a, of: see|", "seen("),
+        (HEAD + "features:\n  - name: a\n    of: count_|", "count_distinct("),
+        ("id: x\non:\n  - shop\nwhere: amo|", "amount"),
+    ],
+)
+def test_features_are_offered_where_they_are_read(snapshot: Snapshot, text: str, first: str) -> None:
+    assert at(snapshot, text).options[0].text == first
+
+
+def test_nothing_is_offered_in_a_line_that_is_too_long(snapshot: Snapshot) -> None:
+    assert at(snapshot, HEAD + "where: " + "a" * 150_000 + " |").options == ()
+    assert at(snapshot, HEAD + "where: " + "[" * 150_000 + "|").options == ()

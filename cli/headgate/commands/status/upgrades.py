@@ -31,8 +31,8 @@ def command(
 ) -> None:
     """Show the upgrades of an app on Kubernetes, the newest first: versions, times, and why one was rolled back.
 
-    Reads the status of the StreamApp, which has the newest 21. STOPPED is the upper bound of the time in which no version ran. `-o json`
-    has the phases and the savepoints.
+    Reads the status of the StreamApp, which has the newest 21. STOPPED is the upper bound of the time in which no
+    version ran. `-o json` has the phases and the savepoints.
 
     \b
     headgate upgrades streams/shop

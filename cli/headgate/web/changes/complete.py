@@ -24,6 +24,8 @@ from streamcore.schema import UNION, StreamSchema
 
 MAX_OPTIONS: Final = 40
 MAX_CHARACTERS: Final = 200_000
+_LINE_CHARACTERS: Final = 2_000  # of a line before the cursor; nothing fits a longer one
+_WORD_CHARACTERS: Final = 200
 _ITEM: Final = "[]"
 _EXPRESSIONS: Final = frozenset({"where", "having", "without"})
 _COLUMNS: Final = frozenset({"group_by", "by"})
@@ -33,7 +35,7 @@ _NAME: Final = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)\s*:(?:\s+|$)(?P<value>.*)
 _WORD: Final = re.compile(r"[A-Za-z_][\w.]*$")
 _FEATURES: Final = re.compile(r"^features:(?P<features>.*\n(?:(?:[ \t#-].*)?\n)*)", re.MULTILINE)
 _FEATURE: Final = re.compile(r"\bname:\s*(?P<name>[a-z][a-z0-9_]*)")
-_ON: Final = re.compile(r"^on:\s*(?P<names>.*)$", re.MULTILINE)
+_ON: Final = re.compile(r"^on:[ \t]*(?P<names>.*)$", re.MULTILINE)
 _SCALAR_ITEMS: Final = re.compile(r"^\s+-\s*(?P<name>[\w-]+)\s*$")
 
 _Schema = Mapping[str, Any]
@@ -56,9 +58,9 @@ def complete(snapshot: Snapshot, text: str, line: int, column: int) -> Completio
     if not 0 < line <= len(lines):
         return CompletionsValue(start=1, options=())
     before = lines[line - 1][: max(0, column - 1)]
-    if re.search(r"(^|\s)#", before):
+    if len(before) > _LINE_CHARACTERS or re.search(r"(^|\s)#", before):
         return CompletionsValue(start=column, options=())
-    word = _WORD.search(before)
+    word = _WORD.search(before[-_WORD_CHARACTERS:])
     typed = "" if word is None else word.group()
     start = len(before) - len(typed) + 1
     place = _find_place(lines, line - 1, before)

@@ -18,7 +18,7 @@ from headgate.records.formats import read_formats
 from headgate.records.inputs import find_input
 from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.settings import ConsoleApp
-from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.app_reader import Snapshot, limit_wait
 from headgate.web.state.values import ClauseValue, SimilarEventValue, SimilarValue
 from rulecore import language as lang
 from rulecore.compile.rule import CompiledRule
@@ -70,7 +70,7 @@ def find_similar(search: SimilarSearch, before: Mapping[str, int] | None = None)
 
     Raises ``ProblemError`` if the rule has no condition on single events, or ``before`` names another topic.
     """
-    snapshot, rule = search.snapshot, search.rule
+    snapshot, rule, kafka = search.snapshot, search.rule, limit_wait(search.kafka)
     source = find_input(rule.rule.on, snapshot.history.rules.streams, (), read_formats(search.app.settings))
     conditions = {} if rule.features else parse_conditions(rule, source.schema, snapshot.history.lists.types())
     if not conditions:
@@ -81,7 +81,7 @@ def find_similar(search: SimilarSearch, before: Mapping[str, int] | None = None)
     found, counts = list[tuple[int, SimilarEventValue]](), dict.fromkeys(("decoded", "satisfied", "near"), 0)
     candidates = None
     now_ms, formats = int(time.time() * 1000), read_formats(search.app.settings)
-    for _, batch in topic_batches(search.kafka, wanted, source, now_ms, formats, search.piece):
+    for _, batch in topic_batches(kafka, wanted, source, now_ms, formats, search.piece):
         events = unite_events(source, batch.events)
         if not events.height:
             continue
@@ -111,7 +111,7 @@ def _choose_range(
     search: SimilarSearch, source: RuleInput, before: Mapping[str, int] | None
 ) -> tuple[TopicRange, Mapping[TopicPartition, int]]:
     """Return the records to read now, and the first offset of each partition that the whole search reads."""
-    ends = KafkaPartitionOffsets(search.kafka, [*dict.fromkeys(source.topics)])
+    ends = KafkaPartitionOffsets(limit_wait(search.kafka), [*dict.fromkeys(source.topics)])
     first, last = ends.earliest(), ends.latest()
     share, piece = (max(1, count // max(1, len(last))) for count in (search.most, search.piece))
     floor = {place: max(first[place], end - share) for place, end in last.items()}

@@ -41,23 +41,23 @@ class TopicFollower:
     def read(self, most: int | None = None) -> list[Record]:
         """Return the new records, in order within a partition. ``most``: of each partition only so many, the newest;
         the others are skipped."""
-        ends, found = self._ends.latest(), list[Record]()
+        ends, found, done = self._ends.latest(), list[Record](), dict(self._read)
         if most is not None:
-            self._read |= {place: max(self._read.get(place, 0), end - most) for place, end in ends.items()}
-        while any(self._read.get(place, 0) < end for place, end in ends.items()):
-            spans = [self._span(place, end) for place, end in ends.items()]
+            done |= {place: max(done.get(place, 0), end - most) for place, end in ends.items()}
+        while any(done.get(place, 0) < end for place, end in ends.items()):
+            spans = [self._span(place, done.get(place, 0), end) for place, end in ends.items()]
             for batch in self._reader.read(spans, timestamps=True, headers=self._headers):
                 found += self._records(batch)
-            self._read |= {(span.topic, span.partition): span.end for span in spans}
+            done |= {(span.topic, span.partition): span.end for span in spans}
+        self._read = done  # not before: a call that fails has returned nothing
         return found
 
     def close(self) -> None:
         """Close the consumer."""
         self._reader.close()
 
-    def _span(self, place: TopicPartition, end: int) -> OffsetRange:
+    def _span(self, place: TopicPartition, start: int, end: int) -> OffsetRange:
         """Return the next range of a partition. It may be empty: the client keeps all partitions assigned."""
-        start = self._read.get(place, 0)
         return OffsetRange(self._topics.index(place[0]), *place, start, min(max(start, end), start + _STEP))
 
     def _records(self, batch: pa.RecordBatch) -> list[Record]:

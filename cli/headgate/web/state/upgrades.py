@@ -56,9 +56,9 @@ class UpgradeReader:
         if self._stream_app is None:
             return UpgradesValue(stream_app=None, notes=(_NO_CLUSTER,))
         with self._lock:
-            now_s = self._now_s()
-            if self._known is None or not 0 <= now_s - self._known[0] < _FRESH_S:
-                self._known = now_s, self._ask(self._stream_app)
+            if self._known is None or not 0 <= self._now_s() - self._known[0] < _FRESH_S:
+                answer = self._ask(self._stream_app)
+                self._known = self._now_s(), answer  # it also serves those who have waited for it
             return self._known[1]
 
     def _ask(self, stream_app: str) -> UpgradesValue:
@@ -91,7 +91,8 @@ def read_upgrades(raw: Mapping[str, Any], savepoints: list[Json], notes: tuple[s
         points = _POINTS.validate_python(status.get("restorePoints") or ())
         own = [_savepoint(one) for one in savepoints if one["spec"].get("app") == meta["name"]]
     except (ValidationError, KeyError, TypeError) as error:
-        fault = f"The status of {stream_app} cannot be read; an operator of another version may have written it: {str(error)[:300]}"
+        fault = f"The status of {stream_app} cannot be read: {str(error)[:300]}"
+        fault += "; an operator of another version may have written it"
         return UpgradesValue(stream_app=stream_app, notes=(*notes, fault))
     degraded = (one for one in status.get("conditions") or () if (one["type"], one["status"]) == ("Degraded", "True"))
     return UpgradesValue(

@@ -26,8 +26,8 @@ from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema, Type
 
 #: Functions of which a key keeps the latest event only, or the latest event of each value.
-LATEST: Final = frozenset({"previous", "time_since_last"})
-VALUES: Final = frozenset({"seen", "count_distinct"})
+LATEST_FUNCTIONS: Final = frozenset({"previous", "time_since_last"})
+VALUE_FUNCTIONS: Final = frozenset({"seen", "count_distinct"})
 _NAMES: Final = ("count", "count_distinct", "sum", "avg", "min", "max", "stddev", *FEATURE_AGGREGATES)
 
 

@@ -133,14 +133,14 @@ class GovernanceTable:
                 raise RuleSetError(f"there are {len(self.signers)} signers, which is the limit")
             if not _has_admin({**self.signers, name: document}.values()):
                 raise RuleSetError("the last admin stays one: make another person admin first")
-        self.signers[name] = document
-        if document.revoked:
+        before, self.signers[name] = self.signers.get(name), document
+        if before is not None and not _approves_alike(before, document):
             self._take_back_approvals(name)
         self.touched = True
         return identity
 
     def _take_back_approvals(self, signer: str) -> None:
-        """Take back the approvals of open proposals that were signed with the key of a signer who is revoked."""
+        """Take back the approvals of open proposals that were signed with the key that a signer had."""
         for name, one in self.proposals.items():
             if signer in one.keys:
                 kept = [pair for pair in zip(one.approvals, one.keys, strict=True) if pair[1] != signer]
@@ -343,6 +343,12 @@ class GovernanceTable:
 def _has_admin(signers: Iterable[SignerDocument]) -> bool:
     """Return whether one of them may sign signers and policies. A console may not: it signs for others."""
     return any(one.role is SignerRole.ADMIN and not one.revoked and not one.attests for one in signers)
+
+
+def _approves_alike(before: SignerDocument, now: SignerDocument) -> bool:
+    """Return whether an approval that was signed with the key before counts as one that is signed now."""
+    same = (before.key, before.subject, before.attests) == (now.key, now.subject, now.attests)
+    return same and not now.revoked and (now.role.includes(SignerRole.APPROVER) or now.role is before.role)
 
 
 def _required(value: bytes | None, what: str) -> bytes:

@@ -63,3 +63,10 @@ def test_the_window_of_the_last_key_shows_its_aggregates() -> None:
 def test_an_event_that_is_none_is_an_error() -> None:
     with pytest.raises(RuleError, match=r"events\[0\] is not an event of shop"):
         trace([{"user_id": 7, "amount": "much"}], where="amount > 1")
+
+
+def test_a_feature_has_the_value_that_it_has_in_the_test() -> None:
+    usual = {"name": "usual", "of": "avg(amount)", "within": {"sliding": "30d", "every": "1h"}}
+    events: list[dict[str, object]] = [{"user_id": "u1", "type": "payment", "amount": n} for n in (100, 200, 400)]
+    *_, last = trace(events, group_by=["user_id"], features=[usual], where="amount > 3 * usual")
+    assert shown(last) == [("amount > 3 * usual", "FALSE", True, ["amount = 400.00", "usual = 150.0"])]

@@ -152,6 +152,17 @@ def test_a_revoked_signer_takes_its_approvals_of_open_proposals_along() -> None:
     assert evaluated_versions(by_other) == [("r", 1)], "the approval of another signer stays"
 
 
+def test_an_approval_does_not_survive_another_key_of_its_signer_or_a_lower_role() -> None:
+    name, record = AUTHOR.propose(document("r", 1, **PAY), at_ms=NOW)
+    approved = after(governed(approvals=2), record, APPROVER.approve(name, NOW))
+    with_key = after(approved, ADMIN.introduce(replace(APPROVER, key=STRANGER.key), 2))
+    assert evaluated_versions(after(with_key, SECOND.approve(name, NOW))) == [], "one of two"
+    lower = after(approved, ADMIN.introduce(APPROVER, 2, role="author"))
+    assert evaluated_versions(after(lower, SECOND.approve(name, NOW))) == [], "one of two"
+    same = after(approved, ADMIN.introduce(APPROVER, 2))
+    assert evaluated_versions(after(same, SECOND.approve(name, NOW))) == [("r", 1)], "nothing changed"
+
+
 def test_the_first_signer_is_an_admin_who_signs_itself() -> None:
     empty = RuleSet.empty(STREAMS)
     refused(empty, ADMIN.introduce(AUTHOR), "first signer")

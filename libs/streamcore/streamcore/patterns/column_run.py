@@ -334,7 +334,8 @@ class _Columns:
     def _expire(self, now_ms: Ints) -> None:
         """Drop the rows whose time is over at the time of their run; emit those that are matches now or timed out.
 
-        A run is hard if its time is over for some members of a family only, or if members that emit time-outs have different deadlines.
+        A run is hard if its time is over for some members of a family only, or if members that emit time-outs have
+        different deadlines.
         """
         is_over = self.rows[DEADLINE][self.places] <= now_ms[self.owner]
         over = np.flatnonzero(is_over)

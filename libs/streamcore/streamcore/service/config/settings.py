@@ -157,8 +157,8 @@ class ServiceSettings(Document):
             description="retain-on-cancellation: the checkpoint is kept, and the next start continues there. "
             "delete-on-cancellation: the app deletes it when its input ends (ending_offsets, files), after a drain "
             "command, and after Ctrl-C (SIGINT); never after a failure, nor after SIGTERM, which a machine sends when "
-            "it shuts down. The next start then begins anew. Savepoints and output stay. Not for an app that an operator "
-            "promotes: there deletionPolicy decides."
+            "it shuts down. The next start then begins anew. Savepoints and output stay. Not for an app that an "
+            "operator promotes: there deletionPolicy decides."
         ),
     ] = CheckpointRetention.RETAIN
     retained_checkpoints: Annotated[
