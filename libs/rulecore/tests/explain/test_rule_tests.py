@@ -69,4 +69,6 @@ def test_a_feature_has_the_value_that_it_has_in_the_test() -> None:
     usual = {"name": "usual", "of": "avg(amount)", "within": {"sliding": "30d", "every": "1h"}}
     events: list[dict[str, object]] = [{"user_id": "u1", "type": "payment", "amount": n} for n in (100, 200, 400)]
     *_, last = trace(events, group_by=["user_id"], features=[usual], where="amount > 3 * usual")
-    assert shown(last) == [("amount > 3 * usual", "FALSE", True, ["amount = 400.00", "usual = 150.0"])]
+    assert shown(last) == [
+        ("amount > 3 * usual", "FALSE", True, ["3 * usual = 450.0", "amount = 400.00", "usual = 150.0"])
+    ]

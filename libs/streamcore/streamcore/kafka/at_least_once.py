@@ -33,6 +33,7 @@ class AtLeastOnceWriter(ExactlyOnceWriter):
         """Send the records and wait until the brokers have confirmed them. The transaction will hold the marker."""
         if not rows:
             return
+        self._hooks.still_owner()  # nothing fences these records
         if self._sender is None:
             self._sender = RecordProducer.without_transactions(self._settings, self._delivery)
         try:

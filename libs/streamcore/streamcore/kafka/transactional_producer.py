@@ -129,6 +129,10 @@ class RecordProducer:
             yield
         except ck.KafkaException as error:
             raise self._to_stream_error(self._cause(error.args[0]), action) from error
+        except SystemError as error:  # reports of records that ran after the client had set its exception
+            if not isinstance(error.__cause__, ck.KafkaException):
+                raise
+            raise self._to_stream_error(error.__cause__.args[0], action) from error
 
     def _cause(self, error: ck.KafkaError) -> ck.KafkaError:
         """Run the callbacks. Return ``error`` or, for ``_FATAL``, the error that made the producer unusable, which

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.control.channel import ControlChannel
 from streamcore.control.commands import Command, Configure, Drain, InvalidCommand, Promote, TakeSavepoint, Verify
 from streamcore.control.reporter import StatusReporter
@@ -275,8 +276,19 @@ class ServiceProcess(Generic[S]):
                 current = changes.next_runner(stopping=self._stopping.is_set())
             self._finish_drain()
             if self._settings.checkpoint_retention is CheckpointRetention.DELETE and not self._keep_checkpoint:
-                self._log.info("checkpoint %s is deleted, because the app has ended", self._settings.checkpoint)
-                runtime.delete_checkpoint_on_exit()
+                self._delete_checkpoint(runtime)
+
+    def _delete_checkpoint(self, runtime: Runtime) -> None:
+        """Delete the checkpoint on exit, unless a batch is open: its output may be there in part, and its next run
+        completes it."""
+        where = self._settings.checkpoint
+        root = CheckpointRoot(where)
+        if (planned := root.last_planned()) != root.last_committed():
+            text = "checkpoint %s stays, because batch %s is not complete: the next start completes it"
+            self._log.warning(text, where, planned)
+            return
+        self._log.info("checkpoint %s is deleted, because the app has ended", where)
+        runtime.delete_checkpoint_on_exit()
 
     def _activate(self, current: ActiveRunner[S], runtime: Runtime) -> None:
         """Make this runner the one that commands apply to."""

@@ -106,6 +106,7 @@ class Runtime:
         try:
             self._end()
             if self._delete_on_exit and kind is None and self._checkpoint is not None:
+                self.lease.check()  # Spark may have taken long to stop
                 CheckpointRoot(self._checkpoint).delete()
         finally:
             self.release()

@@ -189,6 +189,10 @@ def end_owner(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str, retention
     def end_so() -> None:
         if end == "failure":
             raise Retryable("no broker answered")
+        if end == "open batch":  # a drain while the app waits to repeat a batch that failed
+            offsets = folder / "shop" / "spark" / "offsets"
+            offsets.mkdir(parents=True)
+            (offsets / "0").write_text("planned")
         if end in ("SIGTERM", "SIGINT"):
             one._on_signal(signal.Signals[end], None)
             assert one._stopping.wait(30)
@@ -214,6 +218,7 @@ def end_owner(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str, retention
         ("SIGINT", "delete-on-cancellation", True),
         ("SIGTERM", "delete-on-cancellation", False),
         ("failure", "delete-on-cancellation", False),
+        ("open batch", "delete-on-cancellation", False),
         ("input", "retain-on-cancellation", False),
         ("drain", "retain-on-cancellation", False),
     ],

@@ -29,9 +29,11 @@ from typing_extensions import override
 
 def connect_catalog(properties: Mapping[str, str]) -> Catalog:
     """Connect to the catalogue that pyiceberg's ``properties`` describe."""
-    if properties.get("type") == "sql":
-        return _CompareAndSwapSqlCatalog("headgate", **properties)
-    return load_catalog("headgate", **properties)
+    catalog = load_catalog("headgate", **properties)  # with the settings of pyiceberg's environment and file
+    if type(catalog) is not SqlCatalog:
+        return catalog
+    catalog.engine.dispose()
+    return _CompareAndSwapSqlCatalog("headgate", **catalog.properties)
 
 
 def _apply(updates: Sequence[TableUpdate], metadata: TableMetadata) -> TableMetadata:

@@ -93,12 +93,17 @@ class OpenIcebergTable:
     def __init__(self, spec: IcebergTableSpec, table: Table) -> None:
         self.spec = spec
         self._table = table
+        self._layout = self._layout_now()
         self.columns: pa.Schema = pa.schema(
             [
                 pa.field(field.name, plain_type(field.type), field.nullable)
                 for field in schema_to_pyarrow(table.schema(), include_field_ids=False)
             ]
         )
+
+    def _layout_now(self) -> tuple[int, int]:
+        """Return the ids of the table's schema and partition spec, which the answer to a commit may change."""
+        return self._table.schema().schema_id, self._table.spec().spec_id
 
     @cached_property
     def _writer(self) -> DataFileWriter:
@@ -147,6 +152,9 @@ class OpenIcebergTable:
         ``ledger``: entries of the table's properties. ``summary``: entries of the snapshot's summary. Rows may be none.
         """
         with naming_errors(self.spec.table):
+            if self._layout_now() != self._layout:
+                name = self.spec.table
+                raise Retryable(f"iceberg table {name}: another program has changed its columns or partitions")
             files = self._writer.write(rows) if rows.num_rows else []
             with SingleCommitTransaction(self._table) as transaction:
                 with transaction._append_snapshot_producer(dict(summary)) as snapshot:

@@ -45,7 +45,15 @@ def choose_dictionary_columns(rows: pa.Table) -> list[str]:
         rows = rows.take(pa.array(range(0, count, -(-count // _SAMPLE_ROWS))))
     most = rows.num_rows * _SAMPLE_VALUES // _SAMPLE_ROWS
     flat = [name for name in rows.column_names if not types.is_nested(rows.schema.field(name).type)]
-    return [name for name in flat if pc.count_distinct(rows.column(name), mode="all").as_py() <= most]
+    return [name for name in flat if _count_distinct(rows.column(name)) <= most]
+
+
+def _count_distinct(column: pa.ChunkedArray) -> int:
+    """Return the number of distinct values; of a type that Arrow cannot count (UUID), the number of rows."""
+    try:
+        return int(pc.count_distinct(column, mode="all").as_py())
+    except pa.ArrowNotImplementedError:
+        return len(column)
 
 
 def missing_columns(lane: str, wanted: pa.Schema, table: pa.Schema) -> list[pa.Field]:
