@@ -23,6 +23,8 @@ def lookback_ms(rule: Rule) -> int | None:
         return rule.expect.every
     if rule.score is not None:
         return rule.score.within
+    if rule.features:
+        return max(feature.span.size_ms for feature in rule.features if feature.span is not None)
     match rule.within:
         case None:
             return 0
@@ -40,8 +42,9 @@ def to_query(
     rule: CompiledRule, key: Mapping[str, object], start: Mapping[TopicPartition, int], at_ms: int | None, scan: int
 ) -> KeyEventsQuery:
     """Build the query for a key's events: twice as far back as the rule looks, because the events of an earlier firing
-    may not count again."""
+    may not count again. The events of a feature may have no more in common than the key that routes them."""
     length = lookback_ms(rule.rule)
+    key = {name: key[name] for name in rule.route_key} if rule.features else key
     back = None if length is None else 2 * length + _MARGIN_MS
     return KeyEventsQuery(key, start, at_ms, back, (length or 0) + _MARGIN_MS, scan)
 

@@ -33,7 +33,7 @@ class VersionAlert:
         """Return an alert from its JSON. ``fixed``: the end of its window does not depend on when the rule fires."""
         window = body.get("window")
         about: object = [body.get("key"), window if fixed or not isinstance(window, dict) else window.get("start_ms")]
-        if body.get("kind") == "event":
+        if body.get("kind") in ("event", "feature"):
             about = body.get("source")
         time_ms = body["event_time_ms"]
         assert isinstance(time_ms, int)

@@ -41,6 +41,8 @@ from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 #: Called with each alert of a rule with ``then.alert``, as the JSON bytes that the app writes to a lane.
 AlertCallback = Callable[[bytes], None]
 #: A back-test has one shard with all keys.
+#: Kinds of rules whose alerts are about one event each.
+_OF_ONE_EVENT = (RuleKind.EVENT, RuleKind.FEATURE)
 _BUDGETS = StateBudgets(rule_bytes=2 << 30, group_bytes=2 << 30, shard_bytes=3 << 30)
 
 
@@ -189,8 +191,8 @@ class BacktestRun:
                     alerts.append(alert)
                     if self._on_alert is not None and self.rules[self._rule_indexes[alert["rule"]]].rule.then.alert:
                         self._on_alert(record.value)
-        event_alerts = [alert for alert in alerts if alert["kind"] == RuleKind.EVENT]
-        stateful_alerts = [alert for alert in alerts if alert["kind"] != RuleKind.EVENT]
+        event_alerts = [alert for alert in alerts if alert["kind"] in _OF_ONE_EVENT]
+        stateful_alerts = [alert for alert in alerts if alert["kind"] not in _OF_ONE_EVENT]
         partitions = np.array([self._source_partition(alert["source"]) for alert in event_alerts], np.int64)
         offsets = np.array([alert["source"]["offset"] for alert in event_alerts], np.int64)
         window_hashes = [_hash([alert["key"], self._window_identity(alert)]) for alert in stateful_alerts]

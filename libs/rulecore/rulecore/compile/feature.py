@@ -21,6 +21,7 @@ from rulecore.documents.rule import Rule
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, Scope
 from rulecore.language.functions import FEATURE_AGGREGATES
+from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.lists.list_columns import ListColumn
 from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema, Type
@@ -28,6 +29,8 @@ from streamcore.schema import StreamSchema, Type
 #: Functions of which a key keeps the latest event only, or the latest event of each value.
 LATEST_FUNCTIONS: Final = frozenset({"previous", "time_since_last"})
 VALUE_FUNCTIONS: Final = frozenset({"seen", "count_distinct"})
+#: Shortest pane: the number of a pane has 32 bits.
+MIN_PANE_MS: Final = 1_000
 _NAMES: Final = ("count", "count_distinct", "sum", "avg", "min", "max", "stddev", *FEATURE_AGGREGATES)
 
 
@@ -35,7 +38,7 @@ _NAMES: Final = ("count", "count_distinct", "sum", "avg", "min", "max", "stddev"
 class CompiledFeature:
     """A feature over the events of a stream. ``where`` and ``argument`` are in normal form.
 
-    ``by``: in the order of the stream's fields. ``panes``: panes of ``pane_ms`` that it reads, the one of the event
+    ``by``: in the order of the names. ``panes``: panes of ``pane_ms`` that it reads, the one of the event
     included. ``text``: the aggregate as its author wrote it; ``type``: of its value.
     """
 
@@ -82,6 +85,8 @@ def compile_features(
     lists: tuple[ListColumn, ...] = ()
     for number, feature in enumerate(rule.features):
         compiled, columns = _compile_feature(rule, number, schema, names, key, limits)
+        if feature.name in KEYWORDS:
+            raise RuleSetError(f"features.{number}.name: {feature.name} is a word of the language; take another name")
         if feature.name in {name.lower() for name in names.columns}:
             raise RuleSetError(f"features.{number}.name: {feature.name} is a field of {schema.name}; take another name")
         found.append(compiled)
@@ -103,6 +108,9 @@ def _compile_feature(
     if span.size_ms > limits.window_ms:
         longest = render_duration(limits.window_ms)
         raise RuleSetError(f"{place}.within: {render_duration(span.size_ms)} back, at most {longest}")
+    if span.slide_ms < MIN_PANE_MS:
+        shortest = render_duration(MIN_PANE_MS)
+        raise RuleSetError(f"{place}.within: panes of {render_duration(span.slide_ms)}, at least {shortest}")
     if panes > limits.panes:
         raise RuleSetError(f"{place}.within: {panes} panes, at most {limits.panes}; make `every` longer")
     of, condition = (None if one is None else one.expr for one in (argument, where))
@@ -128,7 +136,8 @@ def _compile_feature(
 def _key_columns(
     feature: Feature, rule: Rule, schema: StreamSchema, key: tuple[str, ...], place: str
 ) -> tuple[str, ...]:
-    """Return `by` in the order of the stream's fields. Raise ``RuleSetError`` if its events are on several shards."""
+    """Return `by` in the order of the names, which does not depend on other fields. Raise ``RuleSetError`` if its
+    events are on several shards."""
     given = feature.by or rule.group_by
     if unknown := [name for name in given if schema.get(name) is None]:
         raise RuleSetError(f"{place}: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
@@ -139,7 +148,7 @@ def _key_columns(
             f"{place}: must contain {', '.join(missing)}, by which the rule's events are routed; "
             "a feature by another key is one of another rule"
         )
-    return tuple(name for name in schema.names if name in given)
+    return tuple(sorted(given))
 
 
 def _parse_call(feature: Feature, names: NameScope, place: str) -> AggregateCall:

@@ -44,6 +44,9 @@ def _adapt_definitions(definitions: _Schema) -> None:
     limits = {"minProperties": mapping.pop("minLength", 1), "maxProperties": mapping.pop("maxLength", MAX_SIGNALS)}
     names = {"type": "array", "items": {"type": "string", "pattern": pattern}, "minItems": 1}
     points["anyOf"] = [names, {**mapping, **limits, "additionalProperties": False}]
+    definitions["Feature"]["properties"]["within"]["oneOf"] = [
+        {"$ref": f"#/$defs/{name}"} for name in ("TumblingSpec", "SlidingSpec")
+    ]
     definitions["Effective"]["anyOf"] = [_present("from"), _present("to")]
 
 

@@ -298,10 +298,11 @@ def _aggregate_change(aggregate: AggregateSpec, rule: CompiledRule, before: _Cou
 
 
 def _feature_change(feature: CompiledFeature, before: _CountedState) -> StateChange:
-    """Return the change of a feature of the new rule. One that reads back further than any before begins anew."""
-    kept = before.features.get(feature.fingerprint, 0) >= feature.panes
+    """Return the change of a feature of the new rule; one that reads back further than before is incomplete for the
+    difference."""
+    kept = before.features.get(feature.fingerprint, 0)
     outcome = StateOutcome.KEPT if kept else StateOutcome.NEW
-    return StateChange(_feature_text(feature), outcome, 0 if kept else feature.size_ms)
+    return StateChange(_feature_text(feature), outcome, max(0, feature.panes - kept) * feature.pane_ms)
 
 
 def _feature_text(feature: CompiledFeature) -> str:

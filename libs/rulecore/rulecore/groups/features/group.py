@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -45,8 +46,9 @@ class _LoadedRows:
 class FeatureGroup:
     """Feature rules and their features: a ``RuleGroup``. Features with one set of key columns share a ``History``.
 
-    ``since_ms``: by fingerprint of a feature, the event time from which it is complete; part of the name of its state,
-    so that rows of a feature that was given up are never read as those of a later one.
+    ``since_ms``: by fingerprint of a feature, the event time from which it is complete. ``generation``: by fingerprint,
+    how often the feature was given up; part of the name of its state, so that rows of a feature that was given up are
+    never read as those of a later one.
     """
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
@@ -59,26 +61,17 @@ class FeatureGroup:
         self._read: dict[str, tuple[tuple[str, ...], str, CompiledFeature]] = {}  # by column: key, state, feature
         self._loaded: dict[str, _LoadedRows] = {}
         self.since_ms: dict[str, int] = {}
+        self.generation: dict[str, int] = {}
 
-    def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, _watermark_ms: int) -> None:
+    def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
         """Evaluate exactly these rules from now on (see ``RuleGroup``)."""
         self._rules = tuple(rules)
         features = [feature for rule in rules for feature in rule.features]
-        stored = memory.get(str(self.group))
-        known = {} if stored is None else orjson.loads(stored)
         longest: dict[str, CompiledFeature] = {}
         for feature in features:
             kept = longest.get(feature.fingerprint, feature)
             longest[feature.fingerprint] = feature if feature.panes >= kept.panes else kept
-        self.since_ms = {}
-        panes = {}
-        for fingerprint, feature in sorted(longest.items()):
-            since, before = known.get(fingerprint, (now_ms, feature.panes))
-            # what a longer feature reads now was dropped, in part, while there was only a shorter one
-            self.since_ms[fingerprint] = since if feature.panes <= before else now_ms
-            panes[fingerprint] = feature.panes
-        document = {name: (since, panes[name]) for name, since in self.since_ms.items()}
-        memory.put(str(self.group), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+        self._remember(longest, memory, now_ms, watermark_ms)
         by_key: dict[tuple[str, ...], list[StoredFeature]] = {}
         for feature in longest.values():
             by_key.setdefault(feature.by, []).append(StoredFeature(self._name(feature), feature, feature.panes))
@@ -89,12 +82,33 @@ class FeatureGroup:
         self._matcher = EventMatcher([rule for rule in rules if rule.rule.status is not RuleMode.PAUSED])
         self._take_loaded()
 
+    def _remember(
+        self, features: Mapping[str, CompiledFeature], memory: KeyValueTable, now_ms: int, watermark_ms: int
+    ) -> None:
+        """Set ``since_ms`` and ``generation``, and store them with the panes that each feature keeps."""
+        stored = memory.get(str(self.group))
+        known = {} if stored is None else orjson.loads(stored)
+        document: dict[str, tuple[int, int, int]] = {}
+        self.since_ms, self.generation = {}, {}
+        for fingerprint, (_since, panes, generation) in known.items():
+            if fingerprint not in features:  # 0 panes: it was given up
+                document[fingerprint] = (0, 0, generation + (panes > 0))
+        for fingerprint, feature in sorted(features.items()):
+            since, panes, generation = known.get(fingerprint, (now_ms, 0, 0))
+            if not panes:
+                since = now_ms
+            elif feature.panes > panes:  # older panes are gone
+                since = max(since, (watermark_ms // feature.pane_ms - panes + 1) * feature.pane_ms)
+            document[fingerprint] = (since, feature.panes, generation)
+            self.since_ms[fingerprint], self.generation[fingerprint] = since, generation
+        memory.put(str(self.group), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+
     def _new_history(self, by: tuple[str, ...]) -> History:
         return History({name: self._dtypes[name] for name in by})
 
     def _name(self, feature: CompiledFeature) -> str:
         """Return the name of the state of a feature."""
-        return f"{feature.fingerprint}@{self.since_ms[feature.fingerprint]}"
+        return f"{feature.fingerprint}@{self.generation[feature.fingerprint]}"
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -198,9 +212,9 @@ class FeatureGroup:
         return {self._table_name(by, n): t for by, one in self._histories.items() for n, t in one.tables().items()}
 
     def _table_name(self, by: tuple[str, ...], name: str) -> str:
-        """Return the name of a table; ``by`` as numbers of the stream's columns, for a name may have any sign."""
-        columns = [*self._dtypes]
-        return f"{_TABLE}:{self.group}:{'.'.join(str(columns.index(one)) for one in by)}/{name}"
+        """Return the name of a table. A hash stands for the key columns, whose names may have any sign."""
+        columns = hashlib.blake2b(orjson.dumps(by), digest_size=8).hexdigest()
+        return f"{_TABLE}:{self.group}:{columns}/{name}"
 
     def table(self, name: str) -> StateTable:
         """Return the table of that name; before the rules are set, one that keeps its rows for them."""
@@ -214,3 +228,5 @@ class FeatureGroup:
         for name, rows in loaded.items():
             for frame in rows.frames if name in tables else ():
                 tables[name].load(frame)
+        for history in self._histories.values():
+            history.drop_unknown()

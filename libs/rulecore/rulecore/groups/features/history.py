@@ -25,6 +25,7 @@ from streamcore.schema import EVENT_MS
 from streamcore.state import StateTable
 
 _COUNTED = "__counted"
+_WITHOUT_PANES = LATEST_FUNCTIONS | VALUE_FUNCTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class StoredFeature:
         every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
         counts = every if where is None else to_polars(where).fill_null(value=False) & every
         value = None if argument is None else to_polars(argument)
-        if self.feature.function not in LATEST_FUNCTIONS | VALUE_FUNCTIONS:
+        if self.feature.function not in _WITHOUT_PANES:
             return self.aggregation.contributions(counts, value)
         present = counts if value is None else counts & value.is_not_null()
         columns = [present.alias(_COUNTED)]
@@ -112,9 +113,8 @@ class History:
             else:
                 by_pane.setdefault(one.feature.pane_ms, []).append(one)
         self.panes = {ms: self.panes.get(ms) or FeaturePanes(self.keys, ms) for ms in by_pane}
-        for pane_ms, ones in by_pane.items():
-            self.panes[pane_ms].keep_columns([one.aggregation for one in ones], 0)
         self.latest, self.values = latest, values
+        self.drop_unknown()
 
     def _new_values(self, one: StoredFeature) -> ValueTimes:
         dtype = one.value_type
@@ -195,7 +195,7 @@ class History:
         for pane_ms, panes in self.panes.items():
             values: dict[str, Array] = {}
             for name, one in self.features.items():
-                if one.feature.pane_ms == pane_ms and one.feature.function not in LATEST_FUNCTIONS | VALUE_FUNCTIONS:
+                if one.feature.pane_ms == pane_ms and one.feature.function not in _WITHOUT_PANES:
                     values |= _arrays(reading.added[name])
             panes.write(arrivals, arrivals.times // pane_ms, values)
         for name, table in self.latest.items():
@@ -222,6 +222,12 @@ class History:
             used = self._used()
             self.keys.keep(used)
             self._in_use = len(used)
+
+    def drop_unknown(self) -> None:
+        """Drop from the panes what features had counted that no rule has any more."""
+        for pane_ms, panes in self.panes.items():
+            own = [one for one in self.features.values() if one.feature.pane_ms == pane_ms]
+            panes.keep_aggregations([one.aggregation for one in own if one.feature.function not in _WITHOUT_PANES])
 
     def _used(self) -> Ints:
         """Return the key slots that have state, in ascending order."""
@@ -255,7 +261,7 @@ class History:
     def table_name(self, name: str) -> str:
         """Return the name of the table in which a feature is."""
         one = self.features[name].feature
-        return name if one.function in LATEST_FUNCTIONS | VALUE_FUNCTIONS else str(one.pane_ms)
+        return name if one.function in _WITHOUT_PANES else str(one.pane_ms)
 
 
 def _arrays(frame: pl.DataFrame) -> dict[str, Array]:

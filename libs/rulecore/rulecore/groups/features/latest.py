@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ class LatestTable:
         self._times: Ints = np.empty(0, np.int64)  # by key slot; NEVER: no row
         self._values: Objects = np.empty(0, object)
         self._dirty: list[Ints] = []
+        self._characters = 0  # of the values
 
     # --- reading and writing ------------------------------------------------------------------------------------
 
@@ -55,8 +56,13 @@ class LatestTable:
         slots = arrivals.key_slots[changed]
         self._times[slots] = times[changed]
         if values is not None:
-            self._values[slots] = np.array([*values.gather(event[changed]).to_list(), None], object)[:-1]
+            self._put_values(slots, values.gather(event[changed]).to_list())
         self._dirty.append(slots)
+
+    def _put_values(self, slots: Ints, values: Sequence[object]) -> None:
+        """Set the values of distinct slots."""
+        self._characters += characters(values) - characters(self._values[slots].tolist())
+        self._values[slots] = np.array([*values, None], object)[:-1]  # with one more, rows of equal length stay values
 
     def _stored(self, arrivals: KeyedArrivals) -> Ints:
         """Return by number of key its time."""
@@ -77,7 +83,7 @@ class LatestTable:
         """Drop the rows of events before this time; return whether there was one."""
         old = np.flatnonzero((self._times < before_ms) & (self._times > NEVER))
         self._times[old] = NEVER
-        self._values[old] = None
+        self._put_values(old, [None] * len(old))
         return bool(len(old))
 
     def used(self) -> Ints:
@@ -89,7 +95,7 @@ class LatestTable:
     def state_size(self) -> StateSize:
         """Return the size of all rows, or more."""
         slots = len(self._times)
-        return StateSize(slots, slots * _ENTRY_BYTES + self.keys.frame_bytes) if self.used().size else StateSize()
+        return StateSize(slots, slots * _ENTRY_BYTES + self.keys.frame_bytes + self._characters)
 
     def exact_size(self) -> StateSize:
         """Return the size of all rows."""
@@ -113,8 +119,8 @@ class LatestTable:
         self._grow()
         self._times[slots] = rows[TIME].to_numpy()
         if self.dtype is not None:
-            for slot, value in zip(slots.tolist(), rows[VALUE].to_list(), strict=True):
-                self._values[slot] = value
+            latest = dict(zip(slots.tolist(), rows[VALUE].to_list(), strict=True))  # of a key that has several rows
+            self._put_values(np.array([*latest], np.int64), [*latest.values()])
 
     def _frame(self, slots: Ints) -> pl.DataFrame:
         columns = [pl.Series(HASH, self.keys.hashes[slots]), pl.Series(TIME, self._times[slots])]

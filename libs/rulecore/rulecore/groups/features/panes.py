@@ -6,19 +6,19 @@ with a later time counts, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
-from rulecore.groups.windows.aggregation import Array, Partial
-from rulecore.groups.windows.pane_table import PANE, PANE_MASK, SHIFT, PaneRows, PaneTable
+from rulecore.groups.windows.aggregation import Aggregation, Array, Partial
+from rulecore.groups.windows.pane_table import PANE_MASK, SHIFT, PaneRows, PaneTable
 from rulecore.groups.windows.running import running
 from streamcore.columnar.grouping import expand_counts
 from streamcore.columnar.key_slots import KeySlots
-from streamcore.state.table import HASH
+
+_MOST_PAIRS = 2_000_000  # in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class PaneSpans:
         if len(codes) == len(arrivals.first):  # each key has events in one pane only
             event, span = np.arange(len(panes)), arrivals.key
         else:
-            key = np.searchsorted(arrivals.key_slots, slots)
-            counts = arrivals.counts[key]
-            event = expand_counts(arrivals.first[key], counts)
-            span = np.repeat(np.arange(len(codes)), counts)
             last = np.zeros(len(codes), np.int64)
             np.maximum.at(last, span_of, np.arange(len(panes)))
-            kept = (panes[event] > own_pane[span] - length) & (event <= last[span])
-            event, span = event[kept], span[kept]
+            first = arrivals.first[np.searchsorted(arrivals.key_slots, slots)]
+            parts = [
+                _pairs(first[part], last[part], part, panes, own_pane[part] - length)
+                for part in _slices(last - first + 1)
+            ]
+            event, span = (np.concatenate(column) for column in zip(*parts, strict=True))
         pairs = np.flatnonzero(span == span_of[event])
         own = np.empty(len(panes), np.int64)
         own[event[pairs]] = pairs
@@ -79,6 +79,20 @@ class PaneSpans:
         return before
 
 
+def _slices(counts: Ints) -> Iterator[Ints]:
+    """Yield the numbers of spans in pieces that have at most ``_MOST_PAIRS`` pairs, or one span."""
+    piece = (np.cumsum(counts) - 1) // _MOST_PAIRS
+    yield from np.split(np.arange(len(counts)), np.flatnonzero(np.diff(piece)) + 1)
+
+
+def _pairs(first: Ints, last: Ints, span: Ints, panes: Ints, before: Ints) -> tuple[Ints, Ints]:
+    """Return the pairs of some spans: the events from ``first`` to ``last`` whose pane is after ``before``."""
+    counts = last - first + 1
+    event = expand_counts(first, counts)
+    kept = panes[event] > np.repeat(before, counts)
+    return event[kept], np.repeat(span, counts)[kept]
+
+
 class FeaturePanes(PaneTable):
     """The panes of features with one set of key columns and one length of panes. The keys are the group's."""
 
@@ -97,8 +111,10 @@ class FeaturePanes(PaneTable):
         return read
 
     def write(self, arrivals: KeyedArrivals, panes: Ints, values: Mapping[str, Array]) -> None:
-        """Add what sorted events add, by column."""
-        rows = PaneRows(arrivals.slots, panes, values)
+        """Add what sorted events add, by column. Events that no feature counts take no state."""
+        counted = np.logical_or.reduce([own > 0 for name, own in values.items() if name.endswith(".n")])
+        at = np.flatnonzero(counted)
+        rows = PaneRows(arrivals.slots[at], panes[at], {name: own[at] for name, own in values.items()})
         self.add(rows, self.arrive(rows))
 
     def retain(self, live: Mask) -> None:
@@ -110,7 +126,7 @@ class FeaturePanes(PaneTable):
         """Return the key slots that have panes, in ascending order."""
         return np.unique(self.runs.codes() >> SHIFT)
 
-    def load(self, rows: pl.DataFrame) -> None:
-        """Load stored rows (see ``StateTable``), without the columns of features that no rule has any more."""
-        known = [*self.keys.dtypes, HASH, PANE, *(name for name in self.partials if name in rows.columns)]
-        super().load(rows.select(known))
+    def keep_aggregations(self, aggregations: Sequence[Aggregation]) -> None:
+        """Keep exactly the columns of these aggregates, and the panes in which one of them has counted an event."""
+        self.keep_columns(aggregations, 0)
+        self._drop_empty()

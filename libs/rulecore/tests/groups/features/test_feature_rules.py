@@ -87,6 +87,8 @@ def test_a_document_with_a_wrong_feature_is_rejected(entries: dict[str, Any], me
         ({"where": "amont > 1"}, "features.0.where:1:1: unknown column amont"),
         ({"by": ["card"]}, "features.0.by: must contain user"),
         ({"by": ["user", "nobody"]}, "features.0.by: stream pay has no nobody"),
+        ({"name": "not"}, "features.0.name: not is a word of the language"),
+        ({"within": {"sliding": "10s", "every": "100ms"}}, "panes of 100ms, at least 1s"),
         ({"within": {"sliding": "30d", "every": "1s"}}, "2592000 panes, at most 2000; make `every` longer"),
         ({"within": {"sliding": "500d", "every": "1d"}}, "features.0.within: 500d back, at most 400d"),
     ],
@@ -127,6 +129,54 @@ def test_a_feature_that_was_given_up_begins_without_a_past() -> None:
     restarted = InProcessApp(app.app, app.blobs)
     (alert,) = lane(restarted.cut([pay(2, 2, 900.0), pay(3, 3, 9000.0)], CLOCK), ALERTS)
     assert alert["values"] == {"usual": 900.0}
+
+
+def test_a_longer_feature_of_another_rule_keeps_what_is_there() -> None:
+    app = new_app()
+    counted = {"name": "n", "of": "count(*)", "within": {"sliding": "10d", "every": "1h"}}
+    app.cut([publish(0, document(features=[counted], where="n >= 0"))], CLOCK)
+    app.cut([pay(0, 0, 1.0), pay(1, 1, 1.0)], CLOCK)
+    longer = {**counted, "within": {"sliding": "30d", "every": "1h"}}
+    app.cut([publish(1, document(name="s", features=[longer], where="n >= 0", mode="shadow"))], CLOCK)
+    (alert,) = lane(app.cut([pay(2, 2, 1.0)], CLOCK), ALERTS)
+    assert alert["values"] == {"n": 2}
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_new_feature_beside_another_is_the_same_in_all_processes(turns: bool) -> None:
+    app = new_app()
+    other = InProcessApp(app.app, app.blobs) if turns else app
+    first = {"name": "n", "of": "count(*)", "within": MEAN["within"]}
+    second = {"name": "s", "of": "sum(amount)", "within": MEAN["within"]}
+    app.cut([publish(0, document(features=[first], where="n >= 0")), pay(0, 0, 1.0)], CLOCK)
+    other.cut([pay(1, 1, 1.0)], CLOCK)
+    app.cut([publish(1, document(name="q", features=[second], where="s >= 0")), pay(2, 2, 100.0)], CLOCK)
+    other.projection = None  # what rules need is a fact of the driver, of which there is one
+    (alert,) = [one for one in lane(other.cut([pay(3, 3, 1.0)], CLOCK), ALERTS) if one["rule"] == "q"]
+    assert alert["values"] == {"s": 100.0}
+
+
+def test_a_field_that_is_inserted_keeps_the_past() -> None:
+    app = new_app()
+    app.cut([publish(0, document(features=[{**MEAN, "by": ["user", "card"]}])), pay(0, 0, 10.0)], CLOCK)
+    fields = {"ts": "timestamp not null", "region": "string", "card": "string", "user": "string", "amount": "double"}
+    changed = StreamSchema.parse({"name": "pay", "event_time": "ts", "keys": [["user"], ["card"]], "fields": fields})
+    kernel = RulesFactory((RuleStream(changed, "pay"),))
+    later = InProcessApp(App("t", (Source(changed, "pay"),), "control", {}, (kernel,), shards=2), app.blobs)
+    (alert,) = lane(later.cut([pay(1, 1, 100.0)], CLOCK), ALERTS)
+    assert alert["values"] == {"usual": 10.0}
+
+
+def test_events_that_no_feature_counts_take_no_state_and_texts_count_for_the_budget() -> None:
+    app = new_app(budgets=StateBudgets(rule_bytes=100_000))
+    never = {**MEAN, "where": "amount < 0"}
+    app.cut([publish(0, document(features=[never]))], CLOCK)
+    quiet = lane(app.cut([pay(n, 0, 1.0, user=f"u{n}") for n in range(2_000)], CLOCK), STATUS)
+    assert quiet == []
+    text = {**MEAN, "name": "last", "of": "previous(card)"}
+    app.cut([publish(1, document(name="t", features=[text], where="card <> last"))], CLOCK)
+    statuses = lane(app.cut([pay(5_000, 1, 1.0, card="k" * 200_000)], CLOCK), STATUS)
+    assert [(one["rule"], one["status"]) for one in statuses] == [("t", "quarantined")]
 
 
 def test_a_rule_whose_features_take_too_much_state_goes_into_quarantine() -> None:

@@ -258,8 +258,28 @@ def test_features_are_what_plain_python_finds(
     assert run(specs, cuts, disorder, how, shards=1 + (how == "turns")) == expected(specs, cuts, disorder)
 
 
-def in_order(minutes: Sequence[int]) -> list[Pay]:
-    return [Pay(minute, amount=n, card=f"c{n}", offset=n) for n, minute in enumerate(minutes)]
+@given(st.lists(specs, min_size=2, max_size=4), pays, sizes, st.sampled_from([0, 15, 100]))
+@settings(max_examples=60)
+def test_changes_of_rules_give_the_same_in_one_process_in_new_ones_and_in_two_that_take_turns(
+    versions: list[list[Spec]], events: list[Pay], sizes: list[int], disorder: int
+) -> None:
+    cuts = split_into_cuts(events, sizes)
+    found = []
+    for how in ("one", "new", "turns"):
+        spec = new_app(disorder, 2)
+        app = InProcessApp(spec)
+        turns = [app, InProcessApp(spec, app.blobs)]
+        alerts: list[object] = []
+        for number, cut in enumerate(cuts):
+            runner = turns[number % 2] if how == "turns" else InProcessApp(spec, app.blobs) if how == "new" else app
+            runner.projection = None  # what rules need is a fact of the driver, of which there is one
+            own = versions[number % len(versions)]
+            records = [rule(own, number + 1)] if number % 3 == 0 else []
+            if number % 5 == 4:  # another rule reads one of the features
+                records.append(rule(own[:1], number + 1, name="other"))
+            alerts.append(lane(runner.cut([*records, *(e.record() for e in cut)], CLOCK), ALERTS))
+        found.append(alerts)
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.quick_cases(3)
