@@ -18,7 +18,7 @@ from headgate.web.changes.explain import Question, explain
 from headgate.web.changes.release import MOST_RULES, list_changed, publish_release, review_release, roll_back_release
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.pages import html, marks
-from headgate.web.pages.forms import Form, read_terms
+from headgate.web.pages.forms import Form, read_terms, read_version
 from headgate.web.pages.routes import make_frame, new_key
 from headgate.web.problems import ProblemDocument, ProblemError, not_found
 from headgate.web.state.app_reader import Snapshot
@@ -132,10 +132,10 @@ def _differences(snapshot: Snapshot, release: ReleaseValue) -> dict[str, list[ma
 def start_backtest(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Start a back-test of a version of a rule, and show it."""
     snapshot = app.snapshot()
-    rule, version = form.get("rule", ""), form.get("version", "")
-    document = snapshot.history.documents.get((rule, int(version) if version.isdecimal() else 0))
+    rule = form.get("rule", "")
+    document = snapshot.history.documents.get((rule, read_version(form, "version") or 0))
     if document is None:
-        raise not_found(f"app {app.name} has no version {version} of rule {rule}")
+        raise not_found(f"app {app.name} has no version {form.get('version', '')} of rule {rule}")
     job = start_job(console, session, app, snapshot, document, form.get("since", "24h"))
     return RedirectResponse(f"/apps/{quote(app.name)}/backtests/{job.id}", status_code=303)
 
