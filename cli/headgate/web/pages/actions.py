@@ -18,8 +18,8 @@ from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSessi
 from headgate.web.pages import html
 from headgate.web.pages.forms import Form, read_terms, read_text, read_version
 from headgate.web.pages.html import Draft, RuleContent
-from headgate.web.pages.routes import editor_fields, make_frame, new_rule_frame, rule_frame
-from headgate.web.problems import ProblemError
+from headgate.web.pages.routes import editor_fields, make_frame, new_key, new_rule_frame, rule_frame
+from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.rule_views import find_rule
 from headgate.web.state.values import OutcomeValue
@@ -72,7 +72,9 @@ def publish(app: TheApp, form: Form, console: TheConsole, session: TheSession) -
         rule = check_text(app.snapshot(), draft.text).require()
         return _to_rule(app, app.writer.publish(rule.id, draft.text, draft.mode or None, terms))
     except ProblemError as error:
-        return _reviewed(console, session, app, replace(draft, problem=error.document), error.status)
+        # the record of a rejected version has its key; another attempt is another request
+        key = new_key() if error.code is ProblemCode.REJECTED else draft.key
+        return _reviewed(console, session, app, replace(draft, problem=error.document, key=key), error.status)
 
 
 def _reviewed(

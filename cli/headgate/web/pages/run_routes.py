@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -20,7 +23,7 @@ from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSessi
 from headgate.web.pages import html, marks
 from headgate.web.pages.forms import Form, read_terms, read_version
 from headgate.web.pages.routes import make_frame, new_key
-from headgate.web.problems import ProblemDocument, ProblemError, not_found
+from headgate.web.problems import BusyError, ProblemCode, ProblemDocument, ProblemError, not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.releases import find_release, list_releases
 from headgate.web.state.values import ComparedAlert, OutcomeValue, ReleaseValue
@@ -29,6 +32,7 @@ from rulecore.documents.status import StatusKind
 from streamcore.errors import StreamError
 
 ROUTER = APIRouter(prefix="/apps/{app}", include_in_schema=False, default_response_class=HTMLResponse)
+_TESTS_S = 5.0  # in which the tests of a release's rules begin
 _SHOWN_DIFFS = 20
 
 
@@ -73,7 +77,9 @@ def publish_new_release(app: TheApp, form: Form, console: TheConsole, session: T
     try:
         outcome = publish_release(app.reader, name, chosen, read_terms(console, session, form), app.proposals.key)
     except ProblemError as error:
-        words = {"name": name, "why": form.get("why", ""), "key": form.get("key", "")}
+        # the record of a rejected release has its key; another attempt is another request
+        key = new_key() if error.code in (ProblemCode.REJECTED, ProblemCode.KEY_REUSED) else form.get("key", "")
+        words = {"name": name, "why": form.get("why", ""), "key": key}
         return HTMLResponse(_new_release(console, session, app, chosen, words, error.document), error.status)
     return _to_release(app, outcome)
 
@@ -88,14 +94,22 @@ def _new_release(
 ) -> str:
     snapshot = app.snapshot()
     draft = review_release(snapshot, chosen) if chosen else None
-    checks = [] if draft is None else [_check(console, snapshot, one) for one in draft.rules]
+    checks = [] if draft is None else _check(console, snapshot, draft.rules)
     command = f"headgate rules release {words['name'] or 'NAME'} FILES --app {app.name} --why REASON"
     frame = make_frame(console, session, app.name, "releases", "New release", command)
     return html.new_release_page(frame, list_changed(snapshot), draft, checks, words, problem)
 
 
-def _check(console: Console, snapshot: Snapshot, rule: Rule) -> CheckValue:
-    return check_with_tests(snapshot, yaml_text(rule), console.working)
+def _check(console: Console, snapshot: Snapshot, rules: Sequence[Rule]) -> list[CheckValue | None]:
+    """Check rules and run their tests. None for those whose tests find no place, or begin after ``_TESTS_S``."""
+    end_s, found = time.monotonic() + _TESTS_S, list[CheckValue | None]()
+    for rule in rules:
+        value = None
+        if not rule.tests or time.monotonic() < end_s:
+            with suppress(BusyError):
+                value = check_with_tests(snapshot, yaml_text(rule), console.working, tests=bool(rule.tests))
+        found.append(value)
+    return found
 
 
 def _to_release(app: ShownApp, outcome: OutcomeValue) -> Response:
