@@ -79,7 +79,9 @@ def publish_release(
     reader: AppReader, name: str, chosen: Sequence[str], terms: Terms, key: KeyHolder | None = None
 ) -> OutcomeValue:
     """Publish versions again, live, as one release. ``ProblemError`` if one was changed since it was read, has
-    mistakes, or the app rejects it. ``key``: signs it for its author, as a proposal."""
+    mistakes, or the app rejects it. ``key``: signs it for its author, as a proposal, whose reason has the name."""
+    if key is not None:
+        terms = replace(terms, why=f"release {name}" + (f": {terms.why}" if terms.why else ""))
 
     def changes(snapshot: Snapshot) -> list[ControlChange]:
         if _NAME.fullmatch(name) is None:

@@ -28,7 +28,6 @@ from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.releases import find_release, list_releases
 from headgate.web.state.values import ComparedAlert, OutcomeValue, ReleaseValue
 from rulecore.documents.rule import Rule
-from rulecore.documents.status import StatusKind
 from streamcore.errors import StreamError
 
 ROUTER = APIRouter(prefix="/apps/{app}", include_in_schema=False, default_response_class=HTMLResponse)
@@ -113,9 +112,9 @@ def _check(console: Console, snapshot: Snapshot, rules: Sequence[Rule]) -> list[
 
 
 def _to_release(app: ShownApp, outcome: OutcomeValue) -> Response:
-    """Return the way to the page of a release, or of the proposal that it has become."""
+    """Return the way to the page of a release, or of the proposals: with a key it is one, which has no name."""
     home = f"/apps/{quote(app.name)}"
-    if outcome.status == StatusKind.PROPOSED:
+    if app.proposals.key is not None:
         return RedirectResponse(f"{home}/access?decided={outcome.offset}", status_code=303)
     address = f"{home}/releases/{quote(outcome.rule, safe='')}?changed={outcome.offset}"
     return RedirectResponse(address, status_code=303)
