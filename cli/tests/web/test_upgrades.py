@@ -117,10 +117,11 @@ def test_hostile_texts_of_a_status_stay_texts() -> None:
     assert text.count("&lt;script&gt;") >= 2
 
 
-def test_what_cannot_be_read_is_a_note(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     raw, _ = recorded_answers()
     odd = {**raw, "status": {"history": [{"number": "many"}]}}
-    assert "another operator" in read_upgrades(odd, []).notes[0]
+    assert "operator of another version" in read_upgrades(odd, []).notes[0]
     away = UpgradeReader("streams/rules", write_kubeconfig(tmp_path / "away", f"http://127.0.0.1:{free_port()}"))
     assert "does not answer" in away.read().notes[0]
     with serve_answers({}, tmp_path) as kubeconfig:
