@@ -241,6 +241,7 @@ addEventListener("DOMContentLoaded", () => {
   };
   const look = async () => {
     search = new AbortController();
+    const yaml = area.value; // the places of the pages are those of this text's topics
     const sum = { decoded: 0, satisfied: 0, near: 0, candidates: null };
     const found = [];
     let read = 0;
@@ -256,7 +257,7 @@ addEventListener("DOMContentLoaded", () => {
         const answer = await fetch(`${bench.dataset.api}/similar-events`, {
           method: "POST",
           headers: { "Content-Type": "application/json" },
-          body: JSON.stringify({ yaml: area.value, before }),
+          body: JSON.stringify({ yaml, before }),
           signal: search.signal,
         });
         const page = await answer.json();
