@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -13,10 +14,16 @@ from streamcore.environment import EnvironmentVariable, Reader
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _KUBECONFIG = EnvironmentVariable(
     "KUBECONFIG",
-    "File with address and login of the API server; the option --kubeconfig precedes it.",
+    "File with address and login of the API server; --kubeconfig and the console's settings precede it.",
     Reader.COMMAND,
     default="the service account of the pod",
 )
+
+
+def find_kubeconfig(named: Path | None) -> str | None:
+    """Return the file that an option or a setting names, else what the environment names: a path, or several with a
+    colon between; None for the service account of the pod."""
+    return str(named) if named is not None else os.environ.get(_KUBECONFIG)
 
 
 def kubeconfig_option(command: _Command) -> _Command:
@@ -25,9 +32,7 @@ def kubeconfig_option(command: _Command) -> _Command:
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         default=None,
-        envvar=_KUBECONFIG,
-        show_envvar=True,
-        help="Address and login of the API server (default: the service account of the pod).",
+        help="Address and login of the API server (default: that of KUBECONFIG, else the service account of the pod).",
     )(command)
 
 

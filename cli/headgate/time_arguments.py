@@ -9,6 +9,12 @@ from rulecore.documents.scalars import parse_duration_ms, parse_time_ms
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _MAX_OFFSET = 10**12  # a larger number is a time in milliseconds
+_MOST_DIGITS = 18
+
+
+def parse_number(text: str) -> int | None:
+    """Parse a whole number of at most 18 digits; None for another text."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def parse_time(text: str, now_ms: int, option: str) -> int:
@@ -18,8 +24,9 @@ def parse_time(text: str, now_ms: int, option: str) -> int:
     """
     if text == "now":
         return now_ms
-    if text.isdecimal() and int(text) >= _MAX_OFFSET:
-        return int(text)
+    number = parse_number(text)
+    if number is not None and number >= _MAX_OFFSET:
+        return number
     for read in (parse_time_ms, lambda ago: now_ms - parse_duration_ms(ago)):
         try:
             return read(text)
@@ -30,7 +37,8 @@ def parse_time(text: str, now_ms: int, option: str) -> int:
 
 def parse_offset(text: str) -> int | None:
     """Parse an offset; None for a time."""
-    return int(text) if text.isdecimal() and int(text) < _MAX_OFFSET else None
+    number = parse_number(text)
+    return number if number is not None and number < _MAX_OFFSET else None
 
 
 def show_time(time_ms: int | None) -> str:

@@ -18,6 +18,7 @@ from headgate.records.inputs import find_input
 from headgate.rules.bundle import load_streams, read_bundle
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
+from headgate.time_arguments import parse_number
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
 from rulecore.documents.yaml_reader import Json
@@ -139,9 +140,10 @@ def _input(
 def _parse_position(text: str) -> tuple[str, int, int]:
     topic, _, rest = text.partition(":")
     partition, _, offset = rest.partition(":")
-    if not topic or not partition.isdecimal() or not offset.isdecimal():
+    numbers = parse_number(partition), parse_number(offset)
+    if not topic or numbers[0] is None or numbers[1] is None:
         raise InputError(f"--event {text!r}: write topic:partition:offset, as an alert's source has them")
-    return topic, int(partition), int(offset)
+    return topic, numbers[0], numbers[1]
 
 
 def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headgate.errors import InputError
 from headgate.kafka_login import Login
 from headgate.records.formats import ALL_JSON, RecordFormats
-from headgate.time_arguments import parse_time
+from headgate.time_arguments import parse_number, parse_time
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.explanation import Explanation, RuleReason
@@ -53,7 +53,8 @@ class ExplainQuery:
     def rule(self) -> tuple[str, int | None]:
         """The rule's id, and its version if the target is ``ID@VERSION``, else None."""
         name, _, version = self.target.partition("@")
-        return (name, int(version)) if version.isdecimal() else (self.target, None)
+        number = parse_number(version)
+        return (self.target, None) if number is None else (name, number)
 
     @property
     def at_ms(self) -> int | None:

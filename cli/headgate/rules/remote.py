@@ -89,7 +89,10 @@ class RemoteApp:
 
     def send_again(self, letter: DeadLetter, value: bytes | None) -> bool:
         """Send a dead letter to its source, with its own bytes or another value; return whether it was sent now.
-        ``InputError`` if it cannot be sent, or if the value is no text."""
+        ``InputError`` if it cannot be sent, or if the value is no text or null, which its own is not."""
+        if value is None and letter.value is not None:
+            fault = "a console cannot send null, a tombstone, instead of its value; send it beside the broker"
+            raise InputError(f"dead letter {letter.position}: {fault}")
         try:
             body = {"value": None if value == letter.value or value is None else value.decode()}
         except UnicodeDecodeError:

@@ -19,7 +19,7 @@ from headgate.web.changes.check import warm_tests
 from headgate.web.changes.explain import KnownApp
 from headgate.web.changes.propose import ProposalWriter
 from headgate.web.changes.publish import RuleWriter
-from headgate.web.problems import ProblemCode, ProblemError, not_found
+from headgate.web.problems import BusyError, ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
 from headgate.web.state.alert_feed import AlertFeed
 from headgate.web.state.alert_rate import AlertRate
@@ -128,10 +128,10 @@ class Console:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Hold one of the places for explanations and tests. ``ProblemError`` if none is free."""
+        """Hold one of the places for explanations and tests. ``BusyError`` if none is free."""
         if not self._work.acquire(timeout=1):
             detail = f"{self.settings.limits.explanations} explanations or tests run already"
-            raise ProblemError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "2"})
+            raise BusyError(detail, 2)
         try:
             yield
         finally:
@@ -139,14 +139,14 @@ class Console:
 
     @contextmanager
     def backtesting(self, session: ConsoleSession) -> Iterator[None]:
-        """Hold the place of a person for a back-test. ``ProblemError`` if one of the person runs, or too many."""
-        most, again = self.settings.limits.backtests, {"Retry-After": "10"}
+        """Hold the place of a person for a back-test. ``BusyError`` if one of the person runs, or too many."""
+        most = self.settings.limits.backtests
         with self._lock:
             if session.person in self._backtests:
                 detail = f"a back-test of {session.subject} runs already; cancel it, or wait for its end"
-                raise ProblemError(503, ProblemCode.BUSY, detail, headers=again)
+                raise BusyError(detail, 10)
             if len(self._backtests) >= most:
-                raise ProblemError(503, ProblemCode.BUSY, f"{most} back-tests run already", headers=again)
+                raise BusyError(f"{most} back-tests run already", 10)
             self._backtests.add(session.person)
         try:
             yield

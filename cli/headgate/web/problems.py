@@ -131,6 +131,13 @@ class ProblemError(Exception):
         )
 
 
+class BusyError(ProblemError):
+    """A request that finds no place among those that run. ``wait_s``: when to try again, in seconds."""
+
+    def __init__(self, detail: str, wait_s: int) -> None:
+        super().__init__(503, ProblemCode.BUSY, detail, headers={"Retry-After": str(wait_s)})
+
+
 def not_found(what: str) -> ProblemError:
     """Return the error for a thing that does not exist."""
     return ProblemError(404, ProblemCode.NOT_FOUND, what)

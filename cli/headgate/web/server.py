@@ -38,10 +38,11 @@ class ConsoleServer:
         self.sessions = Sessions(subject, settings.role, settings.limits.sessions, port)
         hosts = {f"{host}:{port}", f"localhost:{port}", f"127.0.0.1:{port}"}
         access = settings.access
+        self.console = Console(settings)
         self.identity = None if access is None else Authenticator(access)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                build(Console(settings), self.sessions, hosts, self.identity),
+                build(self.console, self.sessions, hosts, self.identity),
                 log_config=None,
                 access_log=False,
                 server_header=False,

@@ -85,7 +85,10 @@ class ConsoleSettings(Document):
     ] = None
     kubeconfig: Annotated[
         Path | None,
-        Field(description="File with address and login of the API server (default: the service account of the pod)."),
+        Field(
+            description="File with address and login of the API server (default: that of `KUBECONFIG`, else the "
+            "service account of the pod)."
+        ),
     ] = None
     limits: Annotated[ConsoleLimits, Field(description="What a request may take.")] = ConsoleLimits()
 

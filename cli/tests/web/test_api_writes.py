@@ -13,6 +13,7 @@ import pytest
 from headgate.main import run
 from headgate.rules.publish import AppTopics
 from headgate.web.access.roles import Role
+from headgate.web.settings import ConsoleLimits
 from streamcore.kafka.control_topic import ControlLog, control_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
@@ -312,7 +313,7 @@ def test_a_release_of_a_rule_that_has_changed_meanwhile_is_refused(written: Writ
     before = written.control()
     late = written.client.json("POST", f"{home}/releases", {"name": "late", "rules": ["raced@2"]}, If_Match=etag)
     assert (late.status, late.json["code"], written.control()) == (412, "changed_meanwhile", before)
-    for wrong in (["raced@9"], ["raced"], ["raced@2", "raced@3"]):
+    for wrong in (["raced@9"], ["raced"], ["raced@2", "raced@3"], ["raced@" + "9" * 5_000]):
         query = "&".join(f"rule={one}" for one in wrong)
         assert written.client.get(f"{home}/release-review?{query}").status in (404, 422)
 
@@ -328,6 +329,27 @@ def test_the_pages_of_a_release_choose_review_and_publish(written: Written) -> N
     refused = written.pages.form(f"{pages}/releases", form)
     assert (refused.status, "small letters" in refused.text) == (422, True)
     action, entries = Forms(review).found["Publish 1 rule"]
+    assert 'value="p1"' in refused.text, "nothing was written: the same attempt"
     made = written.pages.form(action, {**entries, "name": "paged-1", "why": "x"})
     assert made.status == 303, made.text
     assert "Release paged-1: accepted" in written.pages.get(made.headers["location"]).text
+
+
+def test_the_review_of_a_release_needs_no_place_for_tests(written: Written) -> None:
+    """One console lets one test run at once, which runs already: the page says which rules were not tested."""
+    tested = {"events": [{"type": "payment", "user_id": "u1", "amount": 11}], "expect": [{}]}
+    for name, tests in (("untested", [{"name": "fires", **tested}]), ("testless", [])):
+        text = write_rule(rule(name, 1, where="amount > 10", tests=tests, mode="draft"))
+        body = {"yaml": text, "why": "a test"}
+        assert written.client.json("PUT", f"{written.api}/{name}", body, If_None_Match="*").status == 200
+    path = f"/apps/{written.app}/new-release?rule=untested@1&rule=testless@1"
+    with serve(written.kafka, written.app, limits=ConsoleLimits(explanations=1)) as server:
+        with server.console.working():
+            page = browser(server).get(path)
+            form = {"rules": "untested@1 testless@1", "name": "Wrong Name", "why": "x", "etag": "", "key": "p2"}
+            refused = browser(server).form(f"/apps/{written.app}/releases", form)
+        for found, status in ((page, 200), (refused, 422)):
+            assert (found.status, found.text.count("Its tests did not run.")) == (status, 1)
+            assert "The tests of 1 of 2 rules did not run" in found.text
+            assert "Sound; it has no tests" in found.text
+        assert "did not run" not in browser(server).get(path).text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness.apps.console_scene import answering, rule, write_rule
-from tests.harness.servers.console import Answer, ConsoleClient
+from tests.harness.servers.console import Answer, ConsoleClient, browser, serve
 from tests.harness.servers.oidc_provider import AUDIENCE, OidcProvider, serve_provider
 
 pytestmark = pytest.mark.kafka
@@ -160,6 +162,42 @@ def test_a_release_that_is_rolled_back_waits_for_approval_too(governed: Governed
     by_form = alice.form(f"{governed.pages}/releases/second/rollback", form)
     assert by_form.headers["location"].startswith(f"{governed.pages}/access?decided=")
     assert "Proposed; it waits for approval" in alice.get(by_form.headers["location"]).text
+
+
+def draft_page(client: ConsoleClient, governed: Governed, name: str) -> dict[str, str]:
+    """Return the form of the release of a rule's first version."""
+    page = client.get(f"{governed.pages}/new-release?rule={name}@1").text
+    entries = dict(re.findall(r'name="(rules|etag|key)" value="([^"]*)"', page))
+    return {**{entry: html.unescape(text) for entry, text in entries.items()}, "name": f"of-{name}", "why": "limits"}
+
+
+def test_a_release_with_a_key_is_a_proposal_also_if_nobody_has_to_agree(governed: Governed) -> None:
+    alice = governed.by("alice")
+    text = write_rule(rule("free", 1, where="amount > 1", **{**PAY, "tags": []}))
+    body = {"yaml": text, "mode": "draft"}
+    assert alice.json("PUT", f"{governed.api}/rules/free", body, If_None_Match="*").status == 200
+    form = draft_page(alice, governed, "free")
+    made = alice.form(f"{governed.pages}/releases", form)
+    assert made.headers["location"].startswith(f"{governed.pages}/access?decided=")
+    shown = alice.get(made.headers["location"])
+    assert (shown.status, "accepted: the proposal counts" in shown.text) == (200, True)
+    assert governed.live("free") == [2]
+    audit = alice.get(f"{governed.api}/audit?name=free&subject=rule").json["changes"]
+    assert audit[0]["why"] == "release of-free: limits"
+
+
+def test_a_rejected_release_can_be_tried_again(governed: Governed, kafka: KafkaSettings) -> None:
+    """A console without a key: the policy refuses what nobody has signed. The next attempt is a request of its own."""
+    assert governed.put("alice", "unsigned", 1, mode="shadow").status == 200
+    app = governed.pages.removeprefix("/apps/")
+    with serve(kafka, app) as server:
+        client = browser(server)
+        form = draft_page(client, governed, "unsigned")
+        rejected = client.form(f"{governed.pages}/releases", form)
+        assert rejected.status == 409
+        (key,) = re.findall(r'name="key" value="([^"]*)"', rejected.text)
+        assert len(key) == len(form["key"])
+        assert key != form["key"]
 
 
 def test_the_notice_of_a_decision_is_looked_up(governed: Governed) -> None:

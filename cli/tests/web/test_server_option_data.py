@@ -56,7 +56,7 @@ def test_streams_and_dead_letters_are_the_same_through_a_console(
 
 
 def test_dead_letters_are_sent_once_whichever_way_they_are_asked_for(
-    kafka: KafkaSettings, tmp_path: Path, say: Say
+    kafka: KafkaSettings, tmp_path: Path, say: Say, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"letters-{uuid.uuid4().hex[:8]}"
     source, topic = f"{name}.in", f"{name}.deadletters"
@@ -74,6 +74,10 @@ def test_dead_letters_are_sent_once_whichever_way_they_are_asked_for(
         far = ["deadletters", "replay", "--app", name, "--server", server.address, "--token-file", str(token)]
         for words in (["--dry-run"], ["0/1", "--dry-run"], ["--code", "other", "--dry-run"]):
             assert say(*far, *words) == say(*beside, *words)
+        edits = tmp_path / "edits"
+        edits.write_text('{"at": "0/1", "value": null}\n')
+        assert run([*far, "--edit", str(edits)]) == 1
+        assert "dead letter 0/1: a console cannot send null, a tombstone" in capsys.readouterr().err
         first = "1 dead letters sent, 0 were sent before, 0 cannot be sent again\n"
         assert say(*far, "0/1", "--set", "amount=7") == (0, first)
         rest = "1 dead letters sent, 1 were sent before, 1 cannot be sent again\n"

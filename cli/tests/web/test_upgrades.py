@@ -117,7 +117,8 @@ def test_hostile_texts_of_a_status_stay_texts() -> None:
     assert text.count("&lt;script&gt;") >= 2
 
 
-def test_what_cannot_be_read_is_a_note(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     raw, _ = recorded_answers()
     odd = {**raw, "status": {"history": [{"number": "many"}]}}
     assert "operator of another version" in read_upgrades(odd, []).notes[0]
@@ -152,3 +153,26 @@ def test_the_command_shows_the_upgrades_of_a_cluster_and_an_answer_serves_many_p
         assert UpgradesValue.model_validate(document) == reader.read()
         assert run(["upgrades", "streams/none", "--kubeconfig", str(kubeconfig)]) == 1
     assert run(["upgrades", "streams"]) == 2
+
+
+def test_the_file_of_the_environment_is_read_only_for_a_stream_app_and_only_if_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw, savepoints = recorded_answers()
+    answers = {f"{GROUP}/streams/streamapps/rules": raw, f"{GROUP}/streams/savepoints": {"items": savepoints}}
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "gone"))
+    assert UpgradeReader(None, None).read().stream_app is None
+    assert "no login" in UpgradeReader("streams/rules", None).read().notes[0]
+    assert run(["upgrades"]) == 1, "no StreamApp is named, whatever the variable names"
+    with serve_answers(answers, tmp_path) as kubeconfig:
+        assert UpgradeReader("streams/rules", kubeconfig).read().version == "2"
+        other = write_kubeconfig(tmp_path / "other", "http://127.0.0.1:1")
+        monkeypatch.setenv("KUBECONFIG", f"{kubeconfig}:{other}")
+        assert run(["upgrades", "streams/rules"]) == 0
+
+
+def test_a_stream_app_and_a_console_are_not_asked_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "token").write_text("none")
+    words = ["upgrades", "streams/rules", "--server", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token")]
+    assert run(words) == 1
+    assert "name one of them" in capsys.readouterr().err

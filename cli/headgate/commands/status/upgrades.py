@@ -43,6 +43,9 @@ def command(
     from headgate.web.state.upgrades import UpgradeReader
     from headgate.web.state.values import UpgradesValue
 
+    if server is not None and stream_app is not None:
+        fault = "name one of them; a console shows the StreamApp of its --app"
+        raise InputError(f"{stream_app} and --server (or HEADGATE_SERVER): {fault}")
     if server is None and stream_app is None:
         raise InputError("name the StreamApp as NAMESPACE/NAME, or a console with --server")
     if server is None:

@@ -12,9 +12,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import JsonValue
 from starlette.concurrency import run_in_threadpool
 
+from headgate.time_arguments import parse_number
 from headgate.web.changes.explain import Question, explain
 from headgate.web.context import TheApp, TheConsole, TheSessionCheck
-from headgate.web.problems import ProblemCode, ProblemError
+from headgate.web.problems import BusyError
 from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.newest_first import read_cursor
 from headgate.web.state.values import AlertPage, AlertValue
@@ -52,8 +53,8 @@ async def follow_alerts(
     """Send each new alert as a server-sent event `alert`, with the alert as JSON, until the session ends."""
     if app.feed.pages >= console.settings.limits.live_pages:
         detail = f"{app.feed.pages} pages get live alerts already"
-        raise ProblemError(503, ProblemCode.BUSY, detail, headers={"Retry-After": "10"})
-    after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None
+        raise BusyError(detail, 10)
+    after = None if last_event_id is None else parse_number(last_event_id)
 
     async def lines() -> AsyncIterator[bytes]:
         yield b"retry: 2000\n: live\n\n"

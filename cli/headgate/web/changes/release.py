@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from headgate.rules.publish import ControlChange, release_changes
 from headgate.rules.signing import KeyHolder
 from headgate.rules.yaml_text import yaml_text
+from headgate.time_arguments import parse_number
 from headgate.web.changes.check import CheckedRule, check_text
 from headgate.web.changes.propose import sign_for
 from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_scope, in_mode, write_once
@@ -78,7 +79,9 @@ def publish_release(
     reader: AppReader, name: str, chosen: Sequence[str], terms: Terms, key: KeyHolder | None = None
 ) -> OutcomeValue:
     """Publish versions again, live, as one release. ``ProblemError`` if one was changed since it was read, has
-    mistakes, or the app rejects it. ``key``: signs it for its author, as a proposal."""
+    mistakes, or the app rejects it. ``key``: signs it for its author, as a proposal, whose reason has the name."""
+    if key is not None:
+        terms = replace(terms, why=f"release {name}" + (f": {terms.why}" if terms.why else ""))
 
     def changes(snapshot: Snapshot) -> list[ControlChange]:
         if _NAME.fullmatch(name) is None:
@@ -108,7 +111,7 @@ def publish_release(
 def _going_live(snapshot: Snapshot, chosen: str) -> Rule:
     """Return a version as it goes live: under the next number of its rule."""
     rule, _, version = chosen.rpartition("@")
-    found = snapshot.history.documents.get((rule, int(version) if version.isdecimal() else 0))
+    found = snapshot.history.documents.get((rule, parse_number(version) or 0))
     if found is None:
         raise not_found(f"app {snapshot.app} has no version {chosen}; a version is RULE@VERSION")
     numbered = found.model_copy(update={"version": snapshot.history.newest(rule) + 1})

@@ -16,10 +16,10 @@ from headgate.web.changes.replay import send_again
 from headgate.web.changes.review import review
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.pages import html
-from headgate.web.pages.forms import Form, read_terms, read_text
+from headgate.web.pages.forms import Form, read_terms, read_text, read_version
 from headgate.web.pages.html import Draft, RuleContent
-from headgate.web.pages.routes import editor_fields, make_frame, new_rule_frame, rule_frame
-from headgate.web.problems import ProblemError
+from headgate.web.pages.routes import editor_fields, make_frame, new_key, new_rule_frame, rule_frame
+from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.rule_views import find_rule
 from headgate.web.state.values import OutcomeValue
@@ -72,7 +72,9 @@ def publish(app: TheApp, form: Form, console: TheConsole, session: TheSession) -
         rule = check_text(app.snapshot(), draft.text).require()
         return _to_rule(app, app.writer.publish(rule.id, draft.text, draft.mode or None, terms))
     except ProblemError as error:
-        return _reviewed(console, session, app, replace(draft, problem=error.document), error.status)
+        # the record of a rejected version has its key; another attempt is another request
+        key = new_key() if error.code is ProblemCode.REJECTED else draft.key
+        return _reviewed(console, session, app, replace(draft, problem=error.document, key=key), error.status)
 
 
 def _reviewed(
@@ -113,18 +115,15 @@ def replay_dead_letter(
 @ROUTER.post("/apps/{app}/rules/{rule}/mode")
 def set_mode(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish the version that the page shows in another mode."""
-    version = form.get("version", "")
-    terms = read_terms(console, session, form)
-    number = int(version) if version.isdecimal() else None
-    return _to_rule(app, app.writer.set_mode(rule, form.get("mode", ""), number, terms))
+    terms, version = read_terms(console, session, form), read_version(form, "version")
+    return _to_rule(app, app.writer.set_mode(rule, form.get("mode", ""), version, terms))
 
 
 @ROUTER.post("/apps/{app}/rules/{rule}/rollback")
 def roll_back(app: TheApp, rule: str, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Publish an earlier version again."""
-    to = form.get("to", "")
-    terms = read_terms(console, session, form)
-    return _to_rule(app, app.writer.roll_back(rule, int(to) if to.isdecimal() else None, terms))
+    terms, to = read_terms(console, session, form), read_version(form, "to")
+    return _to_rule(app, app.writer.roll_back(rule, to, terms))
 
 
 def _to_rule(app: ShownApp, outcome: OutcomeValue) -> Response:

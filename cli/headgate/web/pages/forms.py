@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
 
+from headgate.time_arguments import parse_number
 from headgate.web.access.rights import ConsoleSession
 from headgate.web.changes.publish import Terms
 from headgate.web.context import Console
@@ -41,3 +42,9 @@ def read_terms(console: Console, by: ConsoleSession, form: Mapping[str, str]) ->
 def read_text(form: Mapping[str, str], name: str) -> str:
     """Return a text of several lines. A browser sends each line end as two characters."""
     return form.get(name, "").replace("\r\n", "\n")
+
+
+def read_version(form: Mapping[str, str], name: str) -> int | None:
+    """Return a version. None without one; 0, which no rule has, if it is no number."""
+    text = form.get(name, "")
+    return (parse_number(text) or 0) if text else None

@@ -181,12 +181,13 @@ def new_release_page(
     frame: Frame,
     waiting: Sequence[VersionValue],
     draft: ReleaseReview | None,
-    checks: Sequence[CheckValue],
+    checks: Sequence[CheckValue | None],
     words: Mapping[str, str],
     problem: ProblemDocument | None = None,
 ) -> str:
     """Render the choice of the rules of a release; with a draft what it would change. ``waiting``: what can be chosen;
-    ``checks``: of each rule of the draft; ``words``: name, reason and key of the form."""
+    ``checks``: of each rule of the draft, None if its tests did not run; ``words``: name, reason and key of the
+    form."""
     shown = [] if draft is None else [*zip_longest(draft.rules, draft.reviews, checks)]
     changed = [one for _, one, _ in shown if one is not None and one.old_text]
     diffs = {one.rule: marks.diff_lines(one.old_text, _as_yaml(draft, one)) for one in changed}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -18,17 +21,17 @@ from headgate.web.changes.explain import Question, explain
 from headgate.web.changes.release import MOST_RULES, list_changed, publish_release, review_release, roll_back_release
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.pages import html, marks
-from headgate.web.pages.forms import Form, read_terms
+from headgate.web.pages.forms import Form, read_terms, read_version
 from headgate.web.pages.routes import make_frame, new_key
-from headgate.web.problems import ProblemDocument, ProblemError, not_found
+from headgate.web.problems import BusyError, ProblemCode, ProblemDocument, ProblemError, not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.releases import find_release, list_releases
 from headgate.web.state.values import ComparedAlert, OutcomeValue, ReleaseValue
 from rulecore.documents.rule import Rule
-from rulecore.documents.status import StatusKind
 from streamcore.errors import StreamError
 
 ROUTER = APIRouter(prefix="/apps/{app}", include_in_schema=False, default_response_class=HTMLResponse)
+_TESTS_S = 5.0  # in which the tests of a release's rules begin
 _SHOWN_DIFFS = 20
 
 
@@ -73,7 +76,9 @@ def publish_new_release(app: TheApp, form: Form, console: TheConsole, session: T
     try:
         outcome = publish_release(app.reader, name, chosen, read_terms(console, session, form), app.proposals.key)
     except ProblemError as error:
-        words = {"name": name, "why": form.get("why", ""), "key": form.get("key", "")}
+        # the record of a rejected release has its key; another attempt is another request
+        key = new_key() if error.code in (ProblemCode.REJECTED, ProblemCode.KEY_REUSED) else form.get("key", "")
+        words = {"name": name, "why": form.get("why", ""), "key": key}
         return HTMLResponse(_new_release(console, session, app, chosen, words, error.document), error.status)
     return _to_release(app, outcome)
 
@@ -88,20 +93,28 @@ def _new_release(
 ) -> str:
     snapshot = app.snapshot()
     draft = review_release(snapshot, chosen) if chosen else None
-    checks = [] if draft is None else [_check(console, snapshot, one) for one in draft.rules]
+    checks = [] if draft is None else _check(console, snapshot, draft.rules)
     command = f"headgate rules release {words['name'] or 'NAME'} FILES --app {app.name} --why REASON"
     frame = make_frame(console, session, app.name, "releases", "New release", command)
     return html.new_release_page(frame, list_changed(snapshot), draft, checks, words, problem)
 
 
-def _check(console: Console, snapshot: Snapshot, rule: Rule) -> CheckValue:
-    return check_with_tests(snapshot, yaml_text(rule), console.working)
+def _check(console: Console, snapshot: Snapshot, rules: Sequence[Rule]) -> list[CheckValue | None]:
+    """Check rules and run their tests. None for those whose tests find no place, or begin after ``_TESTS_S``."""
+    end_s, found = time.monotonic() + _TESTS_S, list[CheckValue | None]()
+    for rule in rules:
+        value = None
+        if not rule.tests or time.monotonic() < end_s:
+            with suppress(BusyError):
+                value = check_with_tests(snapshot, yaml_text(rule), console.working, tests=bool(rule.tests))
+        found.append(value)
+    return found
 
 
 def _to_release(app: ShownApp, outcome: OutcomeValue) -> Response:
-    """Return the way to the page of a release, or of the proposal that it has become."""
+    """Return the way to the page of a release, or of the proposals: with a key it is one, which has no name."""
     home = f"/apps/{quote(app.name)}"
-    if outcome.status == StatusKind.PROPOSED:
+    if app.proposals.key is not None:
         return RedirectResponse(f"{home}/access?decided={outcome.offset}", status_code=303)
     address = f"{home}/releases/{quote(outcome.rule, safe='')}?changed={outcome.offset}"
     return RedirectResponse(address, status_code=303)
@@ -132,10 +145,10 @@ def _differences(snapshot: Snapshot, release: ReleaseValue) -> dict[str, list[ma
 def start_backtest(app: TheApp, form: Form, console: TheConsole, session: TheSession) -> Response:
     """Start a back-test of a version of a rule, and show it."""
     snapshot = app.snapshot()
-    rule, version = form.get("rule", ""), form.get("version", "")
-    document = snapshot.history.documents.get((rule, int(version) if version.isdecimal() else 0))
+    rule = form.get("rule", "")
+    document = snapshot.history.documents.get((rule, read_version(form, "version") or 0))
     if document is None:
-        raise not_found(f"app {app.name} has no version {version} of rule {rule}")
+        raise not_found(f"app {app.name} has no version {form.get('version', '')} of rule {rule}")
     job = start_job(console, session, app, snapshot, document, form.get("since", "24h"))
     return RedirectResponse(f"/apps/{quote(app.name)}/backtests/{job.id}", status_code=303)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final  # JSON of the API server
 
 from pydantic import TypeAdapter, ValidationError
 
+from headgate.kubernetes_login import find_kubeconfig
 from headgate.web.state.values import (
     ClusterSavepoint,
     RestorePointValue,
@@ -43,7 +44,8 @@ _NO_CLUSTER = (
 
 class UpgradeReader:
     """Reads one ``StreamApp``. ``stream_app``: its namespace and name with a slash between; None: there is no cluster.
-    ``kubeconfig``: address and login of the API server; None: the service account of the pod. Thread-safe."""
+    ``kubeconfig``: address and login of the API server; None: that of the environment, else the service
+    account of the pod. Thread-safe."""
 
     def __init__(self, stream_app: str | None, kubeconfig: Path | None, now_s: Callable[[], float] = time.time) -> None:
         self._stream_app, self._kubeconfig, self._now_s = stream_app, kubeconfig, now_s
@@ -69,8 +71,7 @@ class UpgradeReader:
         namespace, _, name = stream_app.partition("/")
         try:
             if self._rest is None:
-                file = None if self._kubeconfig is None else str(self._kubeconfig)
-                self._rest = Rest(file, Counters(), _TIMEOUT_S)
+                self._rest = Rest(find_kubeconfig(self._kubeconfig), Counters(), _TIMEOUT_S)
             raw = self._rest.get(path("streamapps", namespace, name))
         except ApiError as error:
             return UpgradesValue(stream_app=stream_app, notes=(_explain(stream_app, error.status, str(error)),))

@@ -12,6 +12,7 @@ addEventListener("DOMContentLoaded", () => {
   const TYPED_MS = 60;
   let options = [];
   let start = 0; // of the word to replace, in the text
+  let askedAt = ""; // the cursor for which the options are
   let at = 0;
   let asked = 0;
   let timer = 0;
@@ -76,9 +77,12 @@ addEventListener("DOMContentLoaded", () => {
     move(line, answer.start);
     mark();
   };
+  const cursor = () => `${area.selectionStart}-${area.selectionEnd}`;
   const ask = async () => {
     asked += 1;
     const number = asked;
+    const place = cursor();
+    askedAt = place;
     const before = area.value.slice(0, area.selectionStart).split("\n");
     const column = before.at(-1).length + 1;
     try {
@@ -89,14 +93,16 @@ addEventListener("DOMContentLoaded", () => {
       });
       if (number !== asked || !answer.ok) return;
       const found = await answer.json();
-      if (number !== asked) return;
+      if (number !== asked || cursor() !== place) return;
       start = area.selectionStart - (column - found.start);
       show(before.length, found);
     } catch { /* the check says that the console does not answer */ }
   };
   const take = () => {
     const { text } = options[at];
+    const moved = cursor() !== askedAt;
     close();
+    if (moved) return;
     taking = true;
     area.setSelectionRange(start, area.selectionStart);
     // unlike setRangeText it can be undone
@@ -113,9 +119,11 @@ addEventListener("DOMContentLoaded", () => {
     const before = area.value.slice(0, area.selectionStart);
     const wanted = event.inputType === "insertText" || event.inputType === "deleteContentBackward" && !box.hidden;
     if (!wanted || !/[\w{'[]$|: $/.test(before)) { close(); return; }
+    askedAt = cursor();
     clearTimeout(timer);
     timer = setTimeout(ask, TYPED_MS);
   });
+  document.addEventListener("selectionchange", () => { if (cursor() !== askedAt) close(); });
   area.addEventListener("keydown", (event) => {
     if (event.key === " " && event.ctrlKey) { event.preventDefault(); ask(); return; }
     if (box.hidden || event.ctrlKey || event.metaKey || event.altKey) return;

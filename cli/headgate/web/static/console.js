@@ -132,11 +132,12 @@
       keep(step);
       if (steps[step].dataset.at !== location.pathname) { location.assign(steps[step].dataset.at); return; }
       steps.forEach((one, index) => { one.hidden = index !== step; });
-      box.querySelector(".at").textContent = step + 1;
+      box.querySelector(".steps").textContent = `${step + 1} of ${steps.length}`;
       box.querySelector("[data-tour=back]").hidden = step === 0;
       box.querySelector("[data-tour=next]").textContent = step === steps.length - 1 ? "Done" : "Next";
       box.querySelector("[data-tour=leave]").hidden = step === steps.length - 1;
       box.hidden = false;
+      box.focus({ preventScroll: true });
     };
     const leave = () => { keep("left"); box.hidden = true; };
     box.onclick = (event) => {

@@ -57,7 +57,9 @@ addEventListener("DOMContentLoaded", () => {
     if (warned) return make("span", "note warn", warned.message);
     const test = state.tests.find((one) => one.line === number);
     if (!test) return null;
-    const missed = test.why.flatMap((one) => one.clauses).find((one) => one.decided && one.truth !== "TRUE");
+    // of a test that saw no alert: what its last event lacks
+    const last = test.seen.length ? [] : test.why.filter((one) => one.event === test.why.at(-1).event);
+    const missed = last.flatMap((one) => one.clauses).find((one) => one.decided && one.truth !== "TRUE");
     const seen = !test.passed && missed ? `${missed.text} is ${missed.truth}, ${words(missed.values)}` : test.seen.length ? `${test.seen.length} ${test.seen.length === 1 ? "alert" : "alerts"}: ${words(test.seen[0].key)}` : "no alert";
     return make("span", `note ${test.passed ? "good" : "bad"}`, `${test.passed ? "✓ passed" : "✗ failed"}, ${seen}`);
   };
@@ -239,6 +241,7 @@ addEventListener("DOMContentLoaded", () => {
   };
   const look = async () => {
     search = new AbortController();
+    const yaml = area.value; // the places of the pages are those of this text's topics
     const sum = { decoded: 0, satisfied: 0, near: 0, candidates: null };
     const found = [];
     let read = 0;
@@ -254,7 +257,7 @@ addEventListener("DOMContentLoaded", () => {
         const answer = await fetch(`${bench.dataset.api}/similar-events`, {
           method: "POST",
           headers: { "Content-Type": "application/json" },
-          body: JSON.stringify({ yaml: area.value, before }),
+          body: JSON.stringify({ yaml, before }),
           signal: search.signal,
         });
         const page = await answer.json();
