@@ -69,7 +69,7 @@ def test_a_restart_after_each_cut_and_any_tasks_change_no_byte(tmp_path: Path) -
 @pytest.mark.slow
 def test_ids_on_disk_are_found(tmp_path: Path) -> None:
     cuts = deliveries(5)
-    small = new_app(tmp_path, "1m", state_memory_bytes=20_000, local_dir=str(tmp_path))
+    small = new_app(tmp_path, "1m", state_memory_bytes=4_000, local_dir=str(tmp_path))
     paged = Run(small)
     assert paged.all(cuts) == Run(new_app(tmp_path, "1m")).all(cuts)
     assert paged.counters["cold_moves.recalled"] > 0

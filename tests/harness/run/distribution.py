@@ -30,11 +30,17 @@ def expected_seconds() -> dict[str, float]:
     return {what: float(seconds) for seconds, what in lines}
 
 
+def find_group(item: pytest.Item) -> str | None:
+    """Return the ``xdist_group`` of a test."""
+    group = item.get_closest_marker("xdist_group")
+    return None if group is None else str(group.args[0])
+
+
 def unit(item: pytest.Item) -> str:
     """Return the name of the unit that the test belongs to."""
-    group = item.get_closest_marker("xdist_group")
+    group = find_group(item)
     if group is not None:
-        return str(group.args[0])
+        return group
     table = expected_seconds()
     test = item.nodeid.split("[", 1)[0]
     return item.nodeid if test in table else item.nodeid.split("::", 1)[0]

@@ -89,6 +89,8 @@ class Visitor:
         """Give the open page another size of the screen and another theme."""
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
         self.theme(theme)
+        # Colours change in steps: what is looked at in between has the contrast of neither theme.
+        self.page.evaluate("Promise.all(document.getAnimations().map(one => one.finished.catch(() => null)))")
 
     def is_too_wide(self) -> bool:
         """Return whether the page scrolls sideways."""
