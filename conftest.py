@@ -150,7 +150,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     group = distribution.find_group(item)
     if group is not None and (nextitem is None or distribution.find_group(nextitem) != group):
         for name in _OF_GROUPS[group]:
-            for fixture in item.session._fixturemanager._arg2fixturedefs.get(name, ()):
+            for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
                 fixture.finish(item._request)  # type: ignore[attr-defined]
 
 
