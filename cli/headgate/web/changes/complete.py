@@ -53,7 +53,7 @@ class _Place:
 
 
 def complete(snapshot: Snapshot, text: str, line: int, column: int) -> CompletionsValue:
-    """Return what fits before a column of a line, both from 1; nothing outside of the text or in a comment."""
+    """Return the completions before a column of a line, both from 1; nothing outside of the text or in a comment."""
     lines = text[:MAX_CHARACTERS].split("\n")
     if not 0 < line <= len(lines):
         return CompletionsValue(start=1, options=())
@@ -198,7 +198,7 @@ class _Vocabulary:
         return cls(rules.streams, _find_schema(rules.streams, text), types, ids, _find_features(text))
 
     def options(self, place: _Place, typed: str) -> Iterator[CompletionValue]:
-        """Yield what fits at a place. ``typed``: the word before the cursor."""
+        """Yield the completions at a place. ``typed``: the word before the cursor."""
         path, value = place.path, place.value
         name = next((part for part in reversed(path) if part != _ITEM), "")
         if value is None:
@@ -252,7 +252,7 @@ class _Vocabulary:
             yield _option(one.name, "field", str(one.type), "" if one.nullable else "never NULL")
 
     def _expression(self, before: str, aggregates: Collection[str]) -> Iterator[CompletionValue]:
-        """Yield what fits in an expression after the text ``before``. ``aggregates``: those that it may have."""
+        """Yield the completions in an expression after the text ``before``. ``aggregates``: those that it may have."""
         if before.count("'") % 2:  # within a text: only names of lists are known
             if re.search(r"(list|lookup)\(\s*'$", before):
                 yield from (_option(one, "list", kind) for one, kind in self.lists.items())

@@ -128,7 +128,7 @@ class ServiceProcess(Generic[S]):
             self._run()
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        """Stop. SIGTERM is what a machine that goes down sends, so it is no reason to delete the checkpoint."""
+        """Stop. A machine that goes down sends SIGTERM, so that is no reason to delete the checkpoint."""
         self._keep_checkpoint |= number == signal.SIGTERM
         # In a thread: ``stop`` takes locks, and the interrupted thread may hold one of them.
         threading.Thread(target=self.stop, name="stop").start()

@@ -252,7 +252,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class PastUpgrade:
-    """An earlier upgrade, without what only its continuation needs."""
+    """The record that is kept of an earlier upgrade."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
@@ -270,19 +270,19 @@ class PastUpgrade:
 
     @classmethod
     def of(cls, upgrade: Upgrade) -> PastUpgrade:
-        """Return an upgrade without what only its continuation needs."""
+        """Return the record that is kept of an upgrade."""
         return cls(
-            upgrade.number,
-            upgrade.kind,
-            upgrade.to.version,
-            upgrade.started,
-            upgrade.outcome,
-            upgrade.from_version,
-            upgrade.savepoint,
-            upgrade.phases,
-            upgrade.reason,
-            upgrade.message[:500],
-            upgrade.ended,
+            number=upgrade.number,
+            kind=upgrade.kind,
+            to_version=upgrade.to.version,
+            started=upgrade.started,
+            outcome=upgrade.outcome,
+            from_version=upgrade.from_version,
+            savepoint=upgrade.savepoint,
+            phases=upgrade.phases,
+            reason=upgrade.reason,
+            message=upgrade.message[:500],
+            ended=upgrade.ended,
         )
 
 

@@ -22,12 +22,14 @@ LATEST_TIME = Partial("m", Combine.MAX, whole=True)
 class KeyedArrivals:
     """Events sorted by key slot and then by arrival.
 
-    ``order``: the index of each event in order of arrival. ``slots``, ``times``: of each sorted event. ``key``: the
+    ``order``: the index of each event in order of arrival; ``place``: its inverse, by event in order of arrival its
+    place among the sorted ones. ``slots``, ``times``: of each sorted event. ``key``: the
     number of its key, ascending; ``key_slots``, ``first`` and ``counts``: by number of key, its slot, its first sorted
     event and how many it has.
     """
 
     order: Ints
+    place: Ints
     slots: Ints
     times: Ints
     key: Ints
@@ -39,17 +41,13 @@ class KeyedArrivals:
     def sort(cls, slots: Ints, times: Ints) -> KeyedArrivals:
         """Sort events, given in order of arrival."""
         order = np.argsort(slots, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
         sorted_slots = slots[order]
         first = np.flatnonzero(np.diff(sorted_slots, prepend=-1))
         counts = np.diff(np.append(first, len(slots)))
         key = np.repeat(np.arange(len(first)), counts)
-        return cls(order, sorted_slots, times[order], key, sorted_slots[first], first, counts)
-
-    def unsort(self, values: Array) -> Array:
-        """Return the values of sorted events in order of arrival."""
-        result = np.empty_like(values)
-        result[self.order] = values
-        return result
+        return cls(order, place, sorted_slots, times[order], key, sorted_slots[first], first, counts)
 
     def latest(self, counted: Mask, stored: Ints, *, including_this: bool) -> Ints:
         """Return the latest time of the counted events of the key before each event (or with it), ``NEVER`` if there

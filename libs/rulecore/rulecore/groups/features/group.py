@@ -182,7 +182,7 @@ class FeatureGroup:
             )
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Drop what no later event reads."""
+        """Drop the state that no later event reads."""
         for history in self._histories.values():
             history.expire(context.next_watermark_ms)
         return [], []

@@ -1,4 +1,4 @@
-"""The features of one set of key columns, with their state: what each reads at the events of a cut, and what it keeps.
+"""The features of one set of key columns: the values that they read at the events of a cut, and their state.
 
 ``read`` computes without changing the state; ``write`` then adds the events.
 """
@@ -49,7 +49,7 @@ class StoredFeature:
         return None if argument is None else polars_type(argument.type)
 
     def expressions(self) -> list[pl.Expr]:
-        """Return what an event adds to the feature, as columns."""
+        """Return the contributions of each event to the feature, as columns."""
         where, argument = self.feature.where, self.feature.argument
         every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
         counts = every if where is None else to_polars(where).fill_null(value=False) & every
@@ -69,9 +69,9 @@ class StoredFeature:
 class Reading:
     """The events of a cut in one ``History``.
 
-    ``added``: by state, what each sorted event adds. ``spans``: by length and number of panes. For the features of
-    values, by state: ``values``, the events that have a value, by value; ``by_event``, for each sorted event its index
-    in them, or -1.
+    ``added``: by state, the contributions of each sorted event. ``spans``: by length and number of panes. For the
+    features of values, by state: ``values``, the events that have a value, by value; ``by_event``, for each sorted
+    event its index in them, or -1.
     """
 
     arrivals: KeyedArrivals
@@ -85,6 +85,18 @@ class Reading:
         if (pane_ms, panes) not in self.spans:
             self.spans[pane_ms, panes] = PaneSpans.of(self.arrivals, self.arrivals.times // pane_ms, panes)
         return self.spans[pane_ms, panes]
+
+    def counted(self, name: str) -> Mask:
+        """Return whether each sorted event counts in a feature without panes. ``name``: of its state."""
+        counted: Mask = self.added[name][_COUNTED].to_numpy()
+        return counted
+
+    def counted_values(self, name: str) -> Mask:
+        """Return whether each event of ``values`` counts."""
+        present = self.by_event[name] >= 0
+        counted = np.zeros(len(self.values[name].times), bool)
+        counted[self.by_event[name][present]] = self.counted(name)[present]
+        return counted
 
 
 class History:
@@ -136,9 +148,8 @@ class History:
             present = np.flatnonzero(columns[VALUE].is_not_null().to_numpy())
             keyed = ordered.select(list(table.by)).with_columns(columns[VALUE])[present]
             reading.values[name] = table.arrive(keyed, arrivals.times[present])
-            by_event = np.full(len(arrivals.times), -1)
-            by_event[present[reading.values[name].order]] = np.arange(len(present))
-            reading.by_event[name] = by_event
+            reading.by_event[name] = np.full(len(arrivals.times), -1)
+            reading.by_event[name][present] = reading.values[name].place
         return reading
 
     def read(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
@@ -152,23 +163,17 @@ class History:
             table, values = self.values[name], reading.values[name]
             assert isinstance(table, DistinctTimes)
             spans = reading.find_spans(feature.pane_ms, feature.panes)
-            by_event = np.where(self._counted(reading, name), reading.by_event[name], -1)
+            by_event = np.where(reading.counted(name), reading.by_event[name], -1)
             found = pl.Series(table.count(spans, values, by_event, including_this=this))
         else:
             spans = reading.find_spans(feature.pane_ms, feature.panes)
             totals = self.panes[feature.pane_ms].read(spans, _arrays(reading.added[name]), including_this=this)
             found = self.features[name].aggregation.result(totals)
-        back = np.empty(len(reading.arrivals.order), np.int64)
-        back[reading.arrivals.order] = np.arange(len(back))
-        return found.gather(back).alias(feature.column)
-
-    def _counted(self, reading: Reading, name: str) -> Mask:
-        counted: Mask = reading.added[name][_COUNTED].to_numpy()
-        return counted
+        return found.gather(reading.arrivals.place).alias(feature.column)
 
     def _read_latest(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
         arrivals, table, this = reading.arrivals, self.latest[name], feature.including_this
-        counted = self._counted(reading, name)
+        counted = reading.counted(name)
         times = table.times(arrivals, counted, including_this=this)
         alive = pl.Series(_is_within(times, arrivals.times, feature))
         if feature.function == "time_since_last":
@@ -179,11 +184,8 @@ class History:
 
     def _read_seen(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
         values, by_event = reading.values[name], reading.by_event[name]
-        present = by_event >= 0
-        counted = self._counted(reading, name)
-        own = np.zeros(len(values.times), bool)
-        own[by_event[present]] = counted[present]
-        times = self.values[name].times(values, own, including_this=feature.including_this)
+        present, counted = by_event >= 0, reading.counted_values(name)
+        times = self.values[name].times(values, counted, including_this=feature.including_this)
         seen = np.zeros(len(present), bool)
         seen[present] = _is_within(times, values.times, feature)[by_event[present]]
         found = pl.Series("found", seen)
@@ -200,15 +202,12 @@ class History:
             panes.write(arrivals, arrivals.times // pane_ms, values)
         for name, table in self.latest.items():
             value = reading.added[name][VALUE] if table.dtype is not None else None
-            table.write(arrivals, self._counted(reading, name), value)
+            table.write(arrivals, reading.counted(name), value)
         for name, times in self.values.items():
-            by_event, counted = reading.by_event[name], self._counted(reading, name)
-            own = np.zeros(len(reading.values[name].times), bool)
-            own[by_event[by_event >= 0]] = counted[by_event >= 0]
-            times.write(reading.values[name], own)
+            times.write(reading.values[name], reading.counted_values(name))
 
     def expire(self, watermark_ms: int) -> None:
-        """Drop what no event from the watermark on may read, and the keys of which nothing is left."""
+        """Drop the state that no event from the watermark on may read, and the keys that are left without state."""
         dropped = False
         for pane_ms, panes in self.panes.items():
             own = [one for one in self.features.values() if one.feature.pane_ms == pane_ms]
@@ -224,7 +223,7 @@ class History:
             self._in_use = len(used)
 
     def drop_unknown(self) -> None:
-        """Drop from the panes what features had counted that no rule has any more."""
+        """Drop the columns and panes of features that no rule has any more."""
         for pane_ms, panes in self.panes.items():
             own = [one for one in self.features.values() if one.feature.pane_ms == pane_ms]
             panes.keep_aggregations([one.aggregation for one in own if one.feature.function not in _WITHOUT_PANES])

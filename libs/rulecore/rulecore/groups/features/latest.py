@@ -49,14 +49,12 @@ class LatestTable:
 
     def write(self, arrivals: KeyedArrivals, counted: Mask, values: pl.Series | None) -> None:
         """Keep the latest counted event of each key."""
-        stored = self._stored(arrivals)
-        times = arrivals.last(arrivals.latest(counted, stored, including_this=True))
-        event = arrivals.last(arrivals.latest_event(counted, stored, including_this=True))
-        changed = np.flatnonzero(event >= 0)
-        slots = arrivals.key_slots[changed]
-        self._times[slots] = times[changed]
+        last = arrivals.last(arrivals.latest_event(counted, self._stored(arrivals), including_this=True))
+        changed = np.flatnonzero(last >= 0)
+        slots, event = arrivals.key_slots[changed], last[changed]
+        self._times[slots] = arrivals.times[event]
         if values is not None:
-            self._put_values(slots, values.gather(event[changed]).to_list())
+            self._put_values(slots, values.gather(event).to_list())
         self._dirty.append(slots)
 
     def _put_values(self, slots: Ints, values: Sequence[object]) -> None:

@@ -69,7 +69,7 @@ class PaneSpans:
     def run(self, partial: Partial, values: Array, stored: Array, *, including_this: bool) -> Array:
         """Return the running value of a partial at each sorted event: before it, or with it.
 
-        ``values``: by pair, what its event adds. ``stored``: by span, the value before this cut.
+        ``values``: by pair, the contribution of its event. ``stored``: by span, the value before this cut.
         """
         after = running(partial, values, self.span, stored)
         if including_this:
@@ -101,7 +101,7 @@ class FeaturePanes(PaneTable):
         self.keys = keys
 
     def read(self, spans: PaneSpans, values: Mapping[str, Array], *, including_this: bool) -> Mapping[str, Array]:
-        """Return the partials of a feature at each sorted event. ``values``: by column, what each sorted event adds."""
+        """Return the partials of a feature at each sorted event. ``values``: by column, the contribution of each."""
         ranges = self.runs.ranges((spans.slots << SHIFT) | spans.oldest, (spans.slots + 1) << SHIFT)
         read = {}
         for name, own in values.items():
@@ -111,7 +111,7 @@ class FeaturePanes(PaneTable):
         return read
 
     def write(self, arrivals: KeyedArrivals, panes: Ints, values: Mapping[str, Array]) -> None:
-        """Add what sorted events add, by column. Events that no feature counts take no state."""
+        """Add the contributions of sorted events, by column. Events that no feature counts take no state."""
         counted = np.logical_or.reduce([own > 0 for name, own in values.items() if name.endswith(".n")])
         at = np.flatnonzero(counted)
         rows = PaneRows(arrivals.slots[at], panes[at], {name: own[at] for name, own in values.items()})

@@ -37,7 +37,7 @@ def connect_catalog(properties: Mapping[str, str]) -> Catalog:
 
 
 def _apply(updates: Sequence[TableUpdate], metadata: TableMetadata) -> TableMetadata:
-    """Return the metadata after the updates. It shares with ``metadata`` what does not change."""
+    """Return the metadata after the updates. It shares its unchanged parts with ``metadata``."""
     context = _TableMetadataUpdateContext()
     for one in updates:
         metadata = _apply_table_update(one, metadata, context)
