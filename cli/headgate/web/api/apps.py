@@ -100,7 +100,7 @@ def read_release_review(
     response: Response,
     rule: Annotated[list[str], Query(min_length=1, max_length=MOST_RULES, description="RULE@VERSION, of each.")],
 ) -> ReleaseReviewValue:
-    """Return what a release of these versions would change. The answer has the ETag of its publication."""
+    """Return the changes that a release of these versions would make. The answer has the ETag of its publication."""
     draft = review_release(app.snapshot(), rule)
     response.headers["ETag"] = draft.etag
     return ReleaseReviewValue(

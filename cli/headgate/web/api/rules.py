@@ -162,7 +162,7 @@ def check_rule(app: TheApp, console: TheConsole, body: RuleCheck) -> CheckValue:
 
 @ROUTER.post("/completions")
 def complete_rule(app: TheApp, body: RulePlace) -> CompletionsValue:
-    """Return what fits at a place of a rule's text: entries, fields, functions, lists, streams."""
+    """Return the completions at a place of a rule's text: entries, fields, functions, lists, streams."""
     return complete(app.snapshot(), body.yaml, body.line, body.column)
 
 

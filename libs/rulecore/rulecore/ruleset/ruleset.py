@@ -187,7 +187,7 @@ class RuleSet:
         return RuleSetUpdate(versions, dict(self.staged), GovernanceTable.copy_from(self.governance, clock_ms))
 
     def start_replay(self) -> LogReplay:
-        """Return what applies a log record by record to one copy of this set's tables."""
+        """Return a replay, which applies a log record by record to one copy of this set's tables."""
         return LogReplay(self._start_update(0), self.epoch, self.revision, self.backfills)
 
     def after_replay(self, replay: LogReplay) -> RuleSet:
