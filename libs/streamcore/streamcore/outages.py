@@ -146,7 +146,7 @@ class Outages:
             return found
 
     def check(self) -> None:
-        """Report what is due: outages that last, and calls that have waited too long."""
+        """Report the outages that last, and the calls that have waited too long."""
         with self._lock:
             for call in self._calls:
                 answered_s = self._answered_s.get(call.dependency, call.began_s)

@@ -109,7 +109,7 @@ class Aggregate(ABC):
         return np.zeros(len(next(iter(partials.values()))), dtype=bool)
 
     def try_result(self, partials: Partials, schema: Schema) -> tuple[pl.Series, Mapping[int, str]]:
-        """Return what ``result`` does, but null where the user's code fails; and why it fails, by number of partial."""
+        """Return the values of ``result``, null where the user's code fails; and why it fails, by number of partial."""
         return self.result(partials, schema), {}
 
     @abstractmethod

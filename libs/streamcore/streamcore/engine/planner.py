@@ -133,7 +133,7 @@ class Planner:
         return StreamOffsets(CutClock(), offsets), ""
 
     def _starting_offsets(self, earliest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where a new app begins in each partition of its topics of events, within what is there."""
+        """Return the offset at which a new app begins in each partition of its event topics, within the existing ones."""
         wanted, latest = resolve(self.starting, self.ends, "starting_offsets"), self.ends.latest()
         return {
             place: min(max(offset, earliest.get(place, 0)), latest[place])

@@ -47,7 +47,7 @@ class UserFunction:
         """
 
     def close(self) -> None:
-        """Release what ``open`` has made. Not called after a crash, nor when Spark ends a worker by force."""
+        """Release the resources that ``open`` has taken. Not called after a crash, nor when Spark kills a worker."""
 
 
 class KeyedFunction(UserFunction):

@@ -1,4 +1,4 @@
-"""An operator that returns its rows unchanged: what a step is that only sends rows to other shards."""
+"""An operator that returns its rows unchanged: the step only sends rows to other shards."""
 
 from __future__ import annotations
 

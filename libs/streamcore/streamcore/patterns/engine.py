@@ -613,7 +613,7 @@ class _Run:
         kept: list[PartialMatch],
         complete: list[PartialMatch],
     ) -> None:
-        """Add what becomes of a partial match with an event to ``kept`` and ``complete``."""
+        """Add the successors of a partial match after an event to ``kept`` and ``complete``."""
         automaton, state = self.automaton, partial.state
         if automaton.iterative:
             bits = self._decide(partial, state, bits, row)

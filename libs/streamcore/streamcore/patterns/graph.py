@@ -405,13 +405,13 @@ class _Builder:
         return guard
 
     def _first_guard(self, step: Step) -> Guard:
-        """Return what the step takes as its first event."""
+        """Return the condition on which the step takes its first event."""
         guard = _unless(self._until_of_group(), self._guards(step).first)
         assert guard is not None
         return guard
 
     def _ignore_guard(self, step: Step) -> Guard | None:
-        """Return what may lie before the first event of a step; None for nothing."""
+        """Return the condition of events that may lie before the first event of a step; None for no event."""
         contiguity = step.contiguity
         if self._level.is_head:
             assert self._level.group is not None
@@ -420,7 +420,7 @@ class _Builder:
         return self._between(contiguity, self._guards(step).first)
 
     def _inner_ignore_guard(self, step: Step) -> Guard | None:
-        """Return what may lie between two events of a step; None for nothing."""
+        """Return the condition of events that may lie between two events of a step; None for no event."""
         contiguity = step.inner
         if contiguity is None and self._level.is_head:
             assert self._level.group is not None

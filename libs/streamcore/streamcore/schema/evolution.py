@@ -48,7 +48,7 @@ def check_evolution(old: StreamSchema, new: StreamSchema) -> None:
 
 
 def find_problems(old: StreamSchema, new: StreamSchema) -> list[str]:
-    """Return what a running app cannot take of the new document, each with what to do instead."""
+    """Return the changes of the new document that a running app cannot take, each with its remedy."""
     return [*_entries(old, new), *_fields(old, new)]
 
 

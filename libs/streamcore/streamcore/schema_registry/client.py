@@ -114,7 +114,7 @@ class RegistryClient:
         return f"schema registry {self._settings.url}"
 
     def _by_guid(self, guid: str) -> Any:
-        """Return what the registry has under a GUID. One that knows no GUIDs, and answers otherwise, has nothing."""
+        """Return the schema that the registry has under a GUID. One that knows no GUIDs has none."""
         try:
             return self._get(f"/schemas/guids/{guid}", _SCHEMA_NOT_FOUND)
         except _NoSuchPath:

@@ -27,7 +27,7 @@ class SchemaType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A schema that another one uses. ``name``: what that one calls it: a type (Avro), a file (Protobuf) or a URI."""
+    """A schema that another one uses. ``name``: its name there: a type (Avro), a file (Protobuf) or a URI."""
 
     name: str
     text: str

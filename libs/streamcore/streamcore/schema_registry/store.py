@@ -91,7 +91,7 @@ class SchemaStore:
         self.folder.write(f"{_WANTED}/{batch}-{hashlib.blake2b(content, digest_size=6).hexdigest()}", content)
 
     def requests(self) -> list[Request]:
-        """Return what tasks wait for."""
+        """Return the schemas that tasks wait for."""
         folder, found = self.folder.under(_WANTED), []
         for name in folder.files():
             if (content := folder.read(name)) is not None:

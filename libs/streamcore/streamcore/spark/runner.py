@@ -459,7 +459,7 @@ class Runner:
         return planner.plan_cut(batch, on_poll, before_write)
 
     def schema_pins(self, batch: int) -> SchemaPins | None:
-        """Return what is pinned of the schemas of a batch: something only if it has run before."""
+        """Return the schemas that are pinned for a batch: some only if it has run before."""
         return None if self._schemas is None else SchemaPins(batch, tuple(sorted(self._schemas.absent(batch), key=str)))
 
     def project(self, cut: CutBounds) -> Projection | None:

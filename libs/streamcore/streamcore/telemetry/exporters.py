@@ -57,7 +57,7 @@ class Exporting:
     close_calls: list[Callable[[], object]]
 
     def close(self) -> None:
-        """Export what is left, within some seconds, and close the threads and the port."""
+        """Export the last metrics and spans, within some seconds, and close the threads and the port."""
         for close_call in self.close_calls:
             close_call()
 

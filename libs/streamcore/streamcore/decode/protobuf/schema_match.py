@@ -179,7 +179,7 @@ class _Matcher:
         return ReadValue(name, kind, presence)
 
     def with_oneofs(self, message: ProtoMessage, inside: Mapping[int, ReadTarget], name: str) -> ReadMessage:
-        """Return what is read of a message, with the other members of oneofs."""
+        """Return the fields to read of a message, with the other members of oneofs."""
         read = {message.fields[number].oneof for number in inside} - {""}
         oneofs = {number: one.oneof for number, one in message.fields.items() if one.oneof in read}
         others = {

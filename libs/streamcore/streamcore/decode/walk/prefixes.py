@@ -1,4 +1,4 @@
-"""Reads what records begin with: prefixes, and the ids of schemas."""
+"""Reads the beginnings of records: prefixes, and the ids of schemas."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def begin_record(levels: Int64s) -> None:
 
 @compiled
 def take_back(row: int, columns: Int64s, levels: Int64s, lengths: Int64s, found: Bytes) -> None:
-    """Clear what the record in row ``row`` has put into columns."""
+    """Clear the values that the record in row ``row`` has put into columns."""
     for column in range(len(columns)):
         level, base = columns[column, COLUMN_LEVEL], columns[column, COLUMN_BASE]
         first, behind = row, row + 1
