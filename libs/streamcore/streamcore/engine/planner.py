@@ -133,7 +133,7 @@ class Planner:
         return StreamOffsets(CutClock(), offsets), ""
 
     def _starting_offsets(self, earliest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offset at which a new app begins in each partition of its event topics, within the existing ones."""
+        """Return the offset at which a new app begins in each partition of its event topics, within those it has."""
         wanted, latest = resolve(self.starting, self.ends, "starting_offsets"), self.ends.latest()
         return {
             place: min(max(offset, earliest.get(place, 0)), latest[place])
