@@ -14,7 +14,9 @@ from headgate.kafka_login import KafkaLogin
 from headgate.rules.options import server_option, target_option
 
 if TYPE_CHECKING:
+    from headgate.rules.publish import PublishedChange
     from headgate.rules.remote import RemoteApp
+    from rulecore.lists.files import ListFile
 
 _HEAD = ("LIST", "VERSION", "OWNER", "OF", "VALUE", "ENTRIES", "EXPIRES")
 
@@ -31,42 +33,70 @@ def command() -> None:
 @command.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @target_option
+@server_option
 @click.option(
     "--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds to wait for a response."
 )
 @click.option("--why", default=None, help="Reason for the change, kept in the history.")
 @output_option
-def publish(paths: Sequence[Path], login: KafkaLogin, app: str, wait: float, why: str | None, output: Output) -> int:
+def publish(
+    paths: Sequence[Path],
+    login: KafkaLogin,
+    app: str,
+    server: RemoteApp | None,
+    wait: float,
+    why: str | None,
+    output: Output,
+) -> int:
     """Check and publish lists, and show the app's responses. Exit code 1 if a list is rejected."""
     from headgate.rules.bundle import read_lists
-    from headgate.rules.publish import AppTopics, ControlChange, note_for_user, publish_in_steps, read_log, require_app
-    from headgate.rules.publish import publish as send
 
     files = [read_lists(path) for path in paths]
     if problems := [problem for _, file_problems in files for problem in file_problems]:
         raise InputError("lists: nothing was published\n" + "\n".join(p.render() for p in problems))
+    lists = [list_file for list_files, _ in files for list_file in list_files]
+    if server is not None:
+        published = [server.publish_list(one, why, round(wait * 1000)) for one in lists]
+    else:
+        published = _publish(lists, login, app, why, round(wait * 1000))
+    responses = [
+        (change.change.name, list_file.head.version, *_answer(change))
+        for list_file, change in zip(lists, published, strict=True)
+    ]
+    data: Json = [dict(zip(("list", "version", "status", "reason"), a, strict=True)) for a in responses]
+    emit(output, data, "\n".join(_render_response(*response) for response in responses))
+    return 0 if all(status == "accepted" for _, _, status, _ in responses) else 1
+
+
+def _answer(published: PublishedChange) -> tuple[str | None, str | None]:
+    response = published.response
+    return (None, None) if response is None else (response.status, response.reason)
+
+
+def _publish(
+    lists: Sequence[ListFile], login: KafkaLogin, app: str, why: str | None, wait_ms: int
+) -> list[PublishedChange]:
+    """Publish lists on the control topic: of each the parts that are not there, then its head."""
+    from headgate.rules.publish import AppTopics, ControlChange, note_for_user, publish_in_steps, read_log, require_app
+    from headgate.rules.publish import publish as send
+
     kafka, topics = login.settings("headgate-lists"), AppTopics(app)
     require_app(kafka, topics)
     known = {w.control.key for w in read_log(kafka, topics) if w.control.value is not None}
     note = note_for_user(why)
-    responses: list[tuple[str, int, str | None, str | None]] = []
-    for list_file in [list_file for list_files, _ in files for list_file in list_files]:
+    done: list[PublishedChange] = []
+    for list_file in lists:
         *parts, (key, value) = list_file.records()
         missing = [ControlChange(k, v, k) for k, v in parts if k.encode() not in known]
-        send(kafka, topics, missing, note, round(wait * 1000))
+        send(kafka, topics, missing, note, wait_ms)
         head = [ControlChange(key, value, list_file.head.list)]
-        (published,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
+        (published,) = publish_in_steps(kafka, topics, head, note, wait_ms)
         if published.response is not None and not published.response.accepted and len(missing) < len(parts):
-            send(
-                kafka, topics, [ControlChange(k, v, k) for k, v in parts], note, round(wait * 1000)
-            )  # the app has dropped parts that were sent before
-            (published,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
-        response = published.response
-        result = (None, None) if response is None else (response.status, response.reason)
-        responses.append((list_file.head.list, list_file.head.version, *result))
-    data: Json = [dict(zip(("list", "version", "status", "reason"), a, strict=True)) for a in responses]
-    emit(output, data, "\n".join(_render_response(*response) for response in responses))
-    return 0 if all(status == "accepted" for _, _, status, _ in responses) else 1
+            # The app has dropped parts that were sent before.
+            send(kafka, topics, [ControlChange(k, v, k) for k, v in parts], note, wait_ms)
+            (published,) = publish_in_steps(kafka, topics, head, note, wait_ms)
+        done.append(published)
+    return done
 
 
 def _render_response(name: str, version: int, status: str | None, reason: str | None) -> str:

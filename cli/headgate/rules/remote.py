@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final  # bodies are JSON of any content
+from typing import TYPE_CHECKING, Any, Final  # bodies are JSON of any content
 from urllib.parse import quote
 
 from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, SourcePosition
 from headgate.errors import InputError
 from headgate.rules.publish import ControlChange, ControlResponse, PublishedChange
 from headgate.rules.render import Row
-from rulecore.documents.control_keys import APPROVAL_KEY, PROPOSAL_KEY, RELEASE_KEY
+from rulecore.documents.control_keys import APPROVAL_KEY, LIST_KEY, PROPOSAL_KEY, RELEASE_KEY
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.scalars import render_time
 from rulecore.documents.status import StatusKind
 from streamcore.kafka.control_topic import RecordOffset
+
+if TYPE_CHECKING:
+    from rulecore.lists.files import ListFile
 
 _TIMEOUT_S: Final = 60.0
 _REFUSED: Final = 400
@@ -112,11 +115,19 @@ class RemoteApp:
 
     def publish(self, rule: Rule, why: str | None, wait_ms: int) -> PublishedChange:
         """Publish a version. ``InputError`` if the console refuses it."""
-        path, text = f"rules/{quote(rule.id, safe='')}", canonical_json(rule).decode()
+        change = ControlChange(rule.id, None, rule.id, rule.version)
+        return self._publish("rules", canonical_json(rule).decode(), change, why, wait_ms)
+
+    def publish_list(self, found: ListFile, why: str | None, wait_ms: int) -> PublishedChange:
+        """Publish a list with all its entries. ``InputError`` if the console refuses it."""
+        change = ControlChange(f"{LIST_KEY}{found.head.list}", None, found.head.list, found.head.version)
+        return self._publish("lists", found.text().decode(), change, why, wait_ms)
+
+    def _publish(self, kind: str, text: str, change: ControlChange, why: str | None, wait_ms: int) -> PublishedChange:
+        path = f"{kind}/{quote(change.name, safe='')}"
         etag = self._etag(path)
         terms = {"If-None-Match": "*"} if etag is None else {"If-Match": etag}
-        body = {"yaml": text, "why": why, "wait_ms": wait_ms}
-        return self._changed("PUT", path, body, terms, ControlChange(rule.id, None, rule.id, rule.version))
+        return self._changed("PUT", path, {"yaml": text, "why": why, "wait_ms": wait_ms}, terms, change)
 
     def roll_back(self, rule: str, to: int | None, why: str | None, wait_ms: int) -> PublishedChange:
         """Go back to an earlier version."""
@@ -124,6 +135,16 @@ class RemoteApp:
         terms = {"If-Match": self._etag(path) or '"none"'}
         body = {"to": to, "why": why, "wait_ms": wait_ms}
         return self._changed("POST", f"{path}/rollback", body, terms, ControlChange(rule, None, rule))
+
+    def release(
+        self, name: str, rules: Sequence[Rule], deleted: Sequence[str], why: str | None, wait_ms: int
+    ) -> PublishedChange:
+        """Publish rules and deletions as one release. ``InputError`` if the console refuses it."""
+        text = {"yaml": "\n---\n".join(canonical_json(rule).decode() for rule in rules), "delete": [*deleted]}
+        review = self._send("POST", "release-review", text)[0]
+        body = {**text, "name": name, "why": why, "wait_ms": wait_ms}
+        change = ControlChange(f"{RELEASE_KEY}{name}", None, name)
+        return self._changed("POST", "releases", body, {"If-Match": review["etag"]}, change)
 
     def roll_back_release(self, release: str, why: str | None, wait_ms: int) -> PublishedChange:
         """Publish the rules before a release in one step. ``InputError`` if the console refuses it."""
@@ -168,7 +189,7 @@ class RemoteApp:
 
     def _etag(self, path: str) -> str | None:
         answer = self._request("GET", path)
-        if answer.status_code == 404:  # no such rule
+        if answer.status_code == 404:  # no such rule or list
             return None
         _check(answer)
         return str(answer.headers["ETag"])

@@ -37,6 +37,11 @@ class ProblemCode(Code):
         "A part of the request has the wrong type or form.",
         "Correct what `problems` names; docs/reference/openapi.json has the form.",
     )
+    INVALID_LIST = (
+        "invalid_list",
+        "The list has a mistake; nothing was published.",
+        "Mend it at the place in `problems`.",
+    )
     INVALID_RULE = (
         "invalid_rule",
         "The rule document has mistakes; nothing was published.",
@@ -44,8 +49,8 @@ class ProblemCode(Code):
     )
     NO_PRECONDITION = (
         "no_precondition",
-        "A change comes without `If-Match` (or `If-None-Match: *` for a new rule).",
-        "Read the rule, and send its ETag with the change.",
+        "A change comes without `If-Match` (or `If-None-Match: *` for a new rule or list).",
+        "Read the rule or list, and send its ETag with the change.",
     )
     CHANGED_MEANWHILE = (
         "changed_meanwhile",

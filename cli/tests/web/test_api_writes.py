@@ -100,6 +100,52 @@ def test_a_repeated_request_does_nothing_and_answers_the_same_also_after_a_resta
     assert (other_body.status, other_body.json["code"]) == (422, "key_reused")
 
 
+def test_a_list_is_published_with_its_etag_and_large_ones_in_parts(written: Written) -> None:
+    path = f"/api/v1/apps/{written.app}/lists/numbers"
+
+    def publish(version: int, entries: list[object], **headers: str) -> Answer:
+        document = {"list": "numbers", "version": version, "owner": "me", "of": "long", "entries": entries}
+        return written.client.json("PUT", path, {"yaml": json.dumps(document), "why": "a test"}, **headers)
+
+    assert publish(1, [1]).status == 428
+    assert written.client.get(path).status == 404
+    first = publish(1, [1], If_None_Match="*")
+    assert (first.status, first.json["status"], first.json["version"]) == (200, "accepted", 1)
+    assert publish(2, [2], If_None_Match="*").status == 412
+    etag = written.client.get(path).headers["etag"]
+    assert etag == first.headers["etag"]
+    before = written.control()
+    large = publish(2, [*range(500)], If_Match=etag, Idempotency_Key="numbers-2")
+    assert (large.status, written.client.get(path).json["entries"]) == (200, 500)
+    parts = written.control() - before
+    assert parts >= 2, "a part and the head"
+    assert publish(2, [*range(500)], If_Match=etag, Idempotency_Key="numbers-2").json["repeated"]
+    stale = publish(3, [3], If_Match=etag)
+    assert (stale.status, stale.json["code"]) == (412, "changed_meanwhile")
+    etag = large.headers["etag"]
+    assert publish(2, [2], If_Match=etag).status == 409, "the app rejects a version that is not above"
+    etag = written.client.get(path).headers["etag"]
+    assert publish(3, [*range(500)], If_Match=etag).status == 200
+    assert written.control() == before + parts + 2, "its parts are there already"
+
+
+def test_the_mistake_of_a_list_has_its_place_and_nothing_is_published(written: Written) -> None:
+    path, before = f"/api/v1/apps/{written.app}/lists/wrong", written.control()
+    head = "list: wrong\nversion: 1\nowner: me\nof: long\n"
+    for rest, place in (
+        ("entries: [1, x]\n", (5, "entries")),
+        ("entries: [1]\nfile: a.csv\n", (6, "file")),
+        ("entries: [1]\ncolour: red\n", (6, "colour")),
+    ):
+        refused = written.client.json("PUT", path, {"yaml": head + rest}, If_None_Match="*")
+        assert (refused.status, refused.json["code"]) == (422, "invalid_list")
+        (problem,) = refused.json["problems"]
+        assert (problem["line"], problem["path"]) == place, problem
+    other = written.client.json("PUT", f"{path}-2", {"yaml": head + "entries: [1]\n"}, If_None_Match="*")
+    assert other.json["problems"][0]["path"] == "list"
+    assert written.control() == before
+
+
 def test_mistakes_have_their_line_and_column_and_nothing_is_published(written: Written) -> None:
     before = written.control()
     text = "id: faulty\nversion: 1\nowner: me\non: shop\nwhere: amuont > 1\nthen:\n  severity: huge\n  message: m\n"
@@ -302,6 +348,42 @@ def test_drafts_of_several_rules_go_live_in_one_record(written: Written) -> None
     assert [(one["rule"], one["before"], one["version"]) for one in release["rules"]] == shown
     taken = written.client.json("POST", f"{home}/releases", body, If_Match=draft.headers["etag"])
     assert taken.json["problems"][0]["path"] == "name"
+
+
+def test_a_release_of_texts_is_reviewed_published_whole_and_refused_when_stale(written: Written) -> None:
+    home = f"/api/v1/apps/{written.app}"
+    for name in ("text-a", "text-b"):
+        assert written.publish(name, If_None_Match="*").status == 200
+
+    def text(version: int, where: str = "amount > 7") -> str:
+        names = ("text-a", "text-c")
+        return "\n---\n".join(
+            write_rule(rule(name, version if name == "text-a" else 1, where=where, tests=[])) for name in names
+        )
+
+    body = {"yaml": text(2), "delete": ["text-b"]}
+    review = written.client.json("POST", f"{home}/release-review", body)
+    assert review.status == 200, review.text
+    found = [(one["rule"], one["before"], one["version"]) for one in review.json["rules"]]
+    assert (found, review.json["deleted"]) == ([("text-a", 1, 2), ("text-c", None, 1)], ["text-b"])
+    low = written.client.json("POST", f"{home}/release-review", {"yaml": text(1)}).json
+    assert [(one["path"], "not above 1" in one["message"]) for one in low["problems"]] == [("version", True)]
+    wrong = written.client.json("POST", f"{home}/release-review", {"yaml": text(2, "amuont > 7")}).json
+    assert ([one["path"] for one in wrong["problems"]], wrong["rules"]) == (["where", "where"], [])
+    for other in ({"delete": ["no-such"]}, {"yaml": ""}, {"yaml": text(2), "delete": ["text-a"]}):
+        assert written.client.json("POST", f"{home}/release-review", other).status in (404, 422), other
+    before = written.control()
+    assert written.client.json("POST", f"{home}/releases", {"name": "texts", **body}).status == 428
+    assert written.client.json("POST", f"{home}/releases", {"name": "x", "rules": ["text-a@1"], **body}).status == 422
+    assert written.control() == before
+    etag = written.client.get(f"{written.api}/text-b").headers["etag"]
+    assert written.publish("text-b", 2, If_Match=etag).status == 200
+    stale = written.client.json("POST", f"{home}/releases", {"name": "texts", **body}, If_Match=review.headers["etag"])
+    assert stale.status == 412, "a rule that it deletes has changed"
+    done = written.client.json("POST", f"{home}/releases", {"name": "texts", **body}, If_Match=stale.headers["etag"])
+    assert (done.status, done.json["status"]) == (200, "accepted")
+    assert slots(written, "text-a")["live"]["version"] == 2
+    assert not slots(written, "text-b")
 
 
 def test_a_release_of_a_rule_that_has_changed_meanwhile_is_refused(written: Written) -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from headgate.main import run
 from headgate.rules.publish import AppTopics
-from rulecore.lists.records import ListHead, list_records
-from streamcore.kafka.control_topic import ControlLog, control_topic
+from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness.apps.console_scene import answering, rule, write_rule
@@ -93,10 +92,32 @@ def test_the_commands_show_the_same_through_a_console(
     assert (refused, "not above" in capsys.readouterr().err) == (1, True)
     assert say("rules", "rollback", "same", *far) == (0, "accepted   same version 5\n")
 
-    head = ListHead.model_validate({"list": "denied", "version": 1, "owner": "me", "of": "string"})
-    with ControlLog(kafka, AppTopics(app).control) as log:
-        for key, value in list_records(head, [["x"]]):
-            log.publish(key, value, ())
+    for version in (1, 3):
+        outputs = []
+        for number, target in enumerate((beside, far)):
+            (tmp_path / "denied.csv").write_text(
+                "value,lookup,expires\n" + f"x,{version},\n" + "y,2,2050-01-01T00:00:00Z\n" * (version < 3)
+            )
+            head = f"list: denied\nversion: {version + number}\nowner: me\nof: string\nvalue: long\nfile: denied.csv\n"
+            file.write_text(head)
+            code, text = say("lists", "publish", str(file), *target, "--why", "a test")
+            outputs.append((code, text.replace(f"version {version + number}", "version N")))
+        assert outputs[0] == outputs[1] == (0, "accepted   denied version N\n")
+    file.write_text(file.read_text().replace("version: 4", "version: 3"))
+    assert run(["lists", "publish", str(file), *far]) == 1, "version 4 is live"
+    assert "not above" in capsys.readouterr().out
+    for number, target in enumerate((beside, far)):
+        pair = (rule(f"pair-{name}", 1, **PLAIN) for name in ("a", "b"))
+        file.write_text("\n---\n".join(map(write_rule, pair)).replace("pair", f"pair{number}"))
+        code, text = say("rules", "release", f"both-{number}", str(file), *target)
+        assert (code, text) == (0, f"accepted   release both-{number}\n")
+    file.write_text(write_rule(rule("pair1-a", 2, **PLAIN)))
+    assert say("rules", "release", "change", str(file), "--delete", "pair1-b", *far)[0] == 0
+    rows = say("rules", "list", *far)[1]
+    assert ("pair1-a" in rows, "pair1-b" in rows) == (True, False)
+    assert run(["rules", "release", "again", str(file), *far]) == 1
+    assert "version 2 is not above 2" in capsys.readouterr().err
+
     for words in (["rules", "list"], ["rules", "list", "--rule", "same"], ["lists", "list"], ["rules", "proposals"]):
         for form in ("text", "json"):
             assert say(*words, *far, "-o", form) == say(*words, *beside, "-o", form), words

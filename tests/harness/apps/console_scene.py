@@ -11,8 +11,10 @@ from headgate.rules.bundle import load_streams
 from headgate.rules.publish import AppTopics
 from headgate.web.server import ConsoleServer
 from rulecore.documents.rule import Rule, canonical_json
-from rulecore.documents.status import status_record
+from rulecore.documents.status import as_reply, status_record
 from rulecore.lists.records import ListHead, list_records
+from rulecore.lists.routing import is_list
+from rulecore.lists.store import ListStore
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.readers import Follower
@@ -89,13 +91,17 @@ def answering(kafka: KafkaSettings, app: str) -> Iterator[None]:
     topics, stop = AppTopics(app), threading.Event()
 
     def answer() -> None:
-        rules, producer = RuleSet.empty(load_streams()), clients.producer(kafka)
+        rules, lists, producer = RuleSet.empty(load_streams()), ListStore.empty(), clients.producer(kafka)
         with Follower(kafka, [topics.control]) as follower:
             while not stop.is_set():
                 for r in follower.poll(20):
-                    rules, statuses = rules.apply(
-                        [ControlRecord(r.partition, r.offset, r.key, r.value)], r.timestamp_ms
-                    )
+                    record = ControlRecord(r.partition, r.offset, r.key, r.value)
+                    if is_list(record):
+                        lists, one = lists.apply((r.key or b"").decode(), r.value, rules.rules_using_list)
+                        rules, statuses = rules.with_lists(lists.types()), [as_reply(one, record, rules.epoch)]
+                    else:
+                        rules, answers = rules.apply([record], r.timestamp_ms)
+                        statuses = [*answers]
                     for status in statuses:
                         producer.produce(topics.status, status_record(status).value, status.name.encode())
                 producer.flush(10)

@@ -86,6 +86,7 @@ def publish(
 @click.argument("name")
 @files_option
 @target_option
+@server_option
 @response_options
 @click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule in the release too.")
 @output_option
@@ -96,6 +97,7 @@ def release(
     lists: Path | None,
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     wait: float,
     why: str | None,
     deleted: Sequence[str],
@@ -108,7 +110,11 @@ def release(
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
-    return _release(name, [r.rule for r in bundle.rules], deleted, (login, app, wait, why), output)
+    rules = [r.rule for r in bundle.rules]
+    if server is not None:
+        done = server.release(name, rules, deleted, why, round(wait * 1000))
+        return show_published([done], app, wait, output, waited=True)
+    return _release(name, rules, deleted, (login, app, wait, why), output)
 
 
 @click.command(short_help="Go back to an earlier version or release.")

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from headgate.web.api.rules import ChangeBody, TheChange, answer_outcome
-from headgate.web.changes.release import MOST_RULES, publish_release, review_release, roll_back_release
+from headgate.web.api.rules import ChangeBody, IfNoneMatch, TheChange, answer_outcome
+from headgate.web.changes.publish_list import publish_list
+from headgate.web.changes.release import (
+    MOST_RULES,
+    ReleaseReview,
+    publish_release,
+    review_release,
+    review_text,
+    roll_back_release,
+)
 from headgate.web.context import ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
 from headgate.web.state.releases import find_release
-from headgate.web.state.rule_views import list_changes, list_lists, list_streams
+from headgate.web.state.rule_views import find_etag, find_list, list_changes, list_lists, list_streams
 from headgate.web.state.values import (
     AppValue,
     ChangePage,
@@ -27,19 +36,41 @@ from headgate.web.state.values import (
     ReviewedRule,
     StreamValue,
 )
+from rulecore.documents.status import Subject
 
 ROUTER = APIRouter(prefix="/api/v1/apps", tags=["apps"])
 Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
 Before = Annotated[int | None, Query(ge=0, description="`next` of the page before.")]
 
 
-class NewRelease(ChangeBody):
-    """Versions that are to go live together."""
+class ReleaseText(BaseModel):
+    """Rules that are to take effect together, as people write them, and rules that are to go."""
+
+    model_config = ConfigDict(extra="forbid")
+    yaml: Annotated[str, Field(description="The documents of the rules, with --- between them.")] = ""
+    delete: Annotated[tuple[str, ...], Field(max_length=MOST_RULES, description="Ids of rules to delete.")] = ()
+
+
+class NewRelease(ReleaseText, ChangeBody):
+    """A release: versions that the app has, which go live, or the texts of rules."""
 
     name: Annotated[str, Field(max_length=80, description="Name of the release.")]
     rules: Annotated[
-        tuple[str, ...], Field(min_length=1, max_length=MOST_RULES, description="RULE@VERSION, of each rule.")
-    ]
+        tuple[str, ...],
+        Field(max_length=MOST_RULES, description="RULE@VERSION, of each rule; instead of `yaml` and `delete`."),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        if bool(self.rules) is bool(self.yaml or self.delete):
+            raise ValueError("a release has either `rules`, or `yaml` and `delete`")
+        return self
+
+
+class ListPublication(ChangeBody):
+    """A version of a list to publish."""
+
+    yaml: Annotated[str, Field(description="The list's document, as in a file, with its `entries`.")]
 
 
 @ROUTER.get("")
@@ -101,10 +132,20 @@ def read_release_review(
     rule: Annotated[list[str], Query(min_length=1, max_length=MOST_RULES, description="RULE@VERSION, of each.")],
 ) -> ReleaseReviewValue:
     """Return the changes that a release of these versions would make. The answer has the ETag of its publication."""
-    draft = review_release(app.snapshot(), rule)
+    return _answer_review(response, review_release(app.snapshot(), rule))
+
+
+@ROUTER.post("/{app}/release-review")
+def review_release_text(app: TheApp, body: ReleaseText, response: Response) -> ReleaseReviewValue:
+    """Return the changes that a release of these rules would make. The answer has the ETag of its publication."""
+    return _answer_review(response, review_text(app.snapshot(), body.yaml, body.delete))
+
+
+def _answer_review(response: Response, draft: ReleaseReview) -> ReleaseReviewValue:
     response.headers["ETag"] = draft.etag
     return ReleaseReviewValue(
         etag=draft.etag,
+        deleted=draft.deleted,
         problems=draft.problems,
         rules=tuple(
             ReviewedRule(
@@ -121,8 +162,13 @@ def read_release_review(
 
 @ROUTER.post("/{app}/releases")
 def publish_new_release(app: TheApp, body: NewRelease, change: TheChange, response: Response) -> OutcomeValue:
-    """Publish versions again, live, as one release, as `headgate rules release` does."""
-    outcome = publish_release(app.reader, body.name, body.rules, change.terms(body), app.proposals.key)
+    """Publish rules as one release, as `headgate rules release` does: versions again, live, or those of a text."""
+    if body.rules:
+        review, words = partial(review_release, chosen=body.rules), " ".join(body.rules)
+    else:
+        review = partial(review_text, text=body.yaml, deleted=body.delete)
+        words = f"{' '.join(body.delete)}\n{body.yaml}"
+    outcome = publish_release(app.reader, body.name, review, words, change.terms(body), app.proposals.key)
     return answer_outcome(response, outcome)
 
 
@@ -136,6 +182,28 @@ def undo_release(app: TheApp, release: str, body: ChangeBody, change: TheChange,
 def list_the_lists(app: TheApp) -> tuple[ListValue, ...]:
     """List the lists that were published to an app."""
     return tuple(list_lists(app.snapshot()))
+
+
+@ROUTER.get("/{app}/lists/{name}")
+def read_list(app: TheApp, name: str, response: Response) -> ListValue:
+    """Return a list without its entries. The answer has its ETag."""
+    snapshot = app.snapshot()
+    found = find_list(snapshot, name)
+    response.headers["ETag"] = find_etag(snapshot, name, Subject.LIST)
+    return found
+
+
+@ROUTER.put("/{app}/lists/{name}")
+def publish_a_list(
+    app: TheApp,
+    name: str,
+    body: ListPublication,
+    change: TheChange,
+    response: Response,
+    if_none_match: IfNoneMatch = None,
+) -> OutcomeValue:
+    """Check a version of a list and publish it, as `headgate lists publish` does."""
+    return answer_outcome(response, publish_list(app.reader, name, body.yaml, change.terms(body, if_none_match)))
 
 
 @ROUTER.get("/{app}/streams")

@@ -101,7 +101,7 @@ class RuleWriter:
 
     def _change(self, rule_id: str, what: str, make: Callable[[Snapshot], Rule], terms: Terms) -> OutcomeValue:
         def changes(snapshot: Snapshot) -> list[ControlChange]:
-            _check_etag(snapshot, rule_id, terms)
+            check_etag(snapshot, Subject.RULE, rule_id, terms)
             rule = make(snapshot)
             check_scope(snapshot, rule, terms.by)
             return [self._record(rule, terms)]
@@ -170,7 +170,7 @@ def await_outcome(
         status=None if answer is None else answer.status,
         reason=None if answer is None else answer.reason,
         batch=None if answer is None else answer.batch,
-        etag=find_etag(snapshot, name) if subject is Subject.RULE else "",
+        etag=find_etag(snapshot, name, subject) if subject in (Subject.RULE, Subject.LIST) else "",
         repeated=repeated,
     )
 
@@ -209,17 +209,18 @@ def check_scope(snapshot: Snapshot, rule: Rule, by: ConsoleSession) -> None:
             raise ProblemError(403, ProblemCode.NOT_ALLOWED, detail)
 
 
-def _check_etag(snapshot: Snapshot, rule_id: str, terms: Terms) -> None:
-    present = find_etag(snapshot, rule_id)
+def check_etag(snapshot: Snapshot, subject: Subject, name: str, terms: Terms) -> None:
+    """Refuse a change of a rule or list whose precondition is missing (428) or no longer true (412)."""
+    present = find_etag(snapshot, name, subject)
     if terms.etag is None:
         raise ProblemError(
             428, ProblemCode.NO_PRECONDITION, f"send If-Match: {present}, the ETag of what you have read"
         )
-    exists = snapshot.last_offset(rule_id) is not None
+    exists = snapshot.last_change(name, subject) is not None
     if (terms.etag == NEW and exists) or terms.etag not in (NEW, present):
-        last = next((one.written for one in reversed(snapshot.history.entries) if one.status.name == rule_id), None)
+        last = snapshot.last_change(name, subject)
         who = "" if last is None or last.by is None else f" by {last.by}"
-        detail = f"rule {rule_id} was changed meanwhile{who}; its ETag is now {present}"
+        detail = f"{subject} {name} was changed meanwhile{who}; its ETag is now {present}"
         raise ProblemError(412, ProblemCode.CHANGED_MEANWHILE, detail, headers={"ETag": present})
 
 

@@ -6,52 +6,49 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headgate.rules.publish import ControlChange, release_changes
 from headgate.rules.signing import KeyHolder
 from headgate.rules.yaml_text import yaml_text
 from headgate.time_arguments import parse_number
-from headgate.web.changes.check import CheckedRule, check_text
+from headgate.web.changes.check import check_text
 from headgate.web.changes.propose import sign_for
 from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_scope, in_mode, write_once
 from headgate.web.changes.review import Review, review_together
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace, not_found
 from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.releases import find_release, list_releases
-from headgate.web.state.rule_views import find_etag, list_versions
+from headgate.web.state.rule_views import find_etag, find_rule, list_versions
 from headgate.web.state.values import OutcomeValue, VersionValue
+from rulecore.check import check_rules
+from rulecore.documents.loading import LoadedRule, load_text
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot
 from rulecore.documents.status import Subject
+from rulecore.documents.yaml_reader import Problem
 from rulecore.errors import RuleSetError
 from rulecore.ruleset.history import revert_release
 
 MOST_RULES = 100  # of a release that is put together here; the command publishes any number
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 _NAME_CHARACTERS = 80
+_FILE = "release.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReview:
-    """Versions that are to go live together. ``rules``: as they will be published; ``etag``: changes with each change
-    of one of them."""
+    """Versions that are to go live together, and rules that are to go. ``rules``: as they will be published;
+    ``problems``: their mistakes, such as a field that their stream no longer has; ``reviews``: none with a mistake;
+    ``etag``: changes with each change of one of them."""
 
     chosen: tuple[str, ...]
     rules: tuple[Rule, ...]
-    checks: tuple[CheckedRule, ...]
+    problems: tuple[ProblemPlace, ...]
     reviews: tuple[Review, ...]
     etag: str
-
-    @property
-    def problems(self) -> tuple[ProblemPlace, ...]:
-        """The mistakes of its rules, such as a field that their stream no longer has."""
-        return tuple(
-            ProblemPlace.of(one).model_copy(update={"path": f"{rule.id}: {one.path}"})
-            for rule, checked in zip(self.rules, self.checks, strict=True)
-            for one in checked.problems
-        )
+    deleted: tuple[str, ...] = ()
 
 
 def list_changed(snapshot: Snapshot) -> list[VersionValue]:
@@ -68,18 +65,66 @@ def review_release(snapshot: Snapshot, chosen: Sequence[str]) -> ReleaseReview:
     rules = tuple(_going_live(snapshot, name) for name in names)
     if len({one.id for one in rules}) < len(rules):
         raise _invalid("rules", "a rule is chosen in two versions; choose one of them")
-    checks = tuple(check_text(snapshot, yaml_text(one)) for one in rules)
-    sound = not any(one.problems for one in checks)
-    state = " ".join(f"{name}={find_etag(snapshot, rule.id)}" for name, rule in zip(names, rules, strict=True))
+    problems = tuple(
+        ProblemPlace.of(one).model_copy(update={"path": f"{rule.id}: {one.path}"})
+        for rule in rules
+        for one in check_text(snapshot, yaml_text(rule)).problems
+    )
+    return _review(snapshot, names, rules, problems)
+
+
+def review_text(snapshot: Snapshot, text: str, deleted: Sequence[str]) -> ReleaseReview:
+    """Return a release of the rules in a YAML text, and of deletions. ``ProblemError`` if there are too many, one
+    occurs twice, or a deleted one is not there; other mistakes are in ``problems``."""
+    documents, faults = load_text(text, _FILE)
+    rules = tuple(one.rule for one in documents if one.rule is not None)
+    names = [*(rule.id for rule in rules), *deleted]
+    if not 0 < len(documents) + len(deleted) <= MOST_RULES and not faults:
+        raise _invalid("yaml", f"a release here has 1 to {MOST_RULES} rules; publish larger ones beside the broker")
+    if len(set(names)) < len(names):
+        raise _invalid("yaml", "a rule occurs twice; write each rule once, or delete it")
+    for name in deleted:
+        find_rule(snapshot, name)
+    held = snapshot.history.rules
+    report = check_rules(documents, held.streams, held.limits, held.lists)
+    low = (_check_version(snapshot, one) for one in documents)
+    problems = sorted([*faults, *report.problems, *(problem for problem in low if problem is not None)])
+    chosen = tuple(f"{rule.id}@{rule.version}" for rule in rules)
+    return _review(snapshot, chosen, rules, tuple(map(ProblemPlace.of, problems)), tuple(deleted))
+
+
+def _check_version(snapshot: Snapshot, loaded: LoadedRule) -> Problem | None:
+    if loaded.rule is None or loaded.rule.version > (newest := snapshot.history.newest(loaded.rule.id)):
+        return None
+    message = f"version {loaded.rule.version} is not above {newest}, the newest; write version: {newest + 1}"
+    return Problem(_FILE, loaded.document.place(("version",)), "version", message, rule=loaded.rule.id)
+
+
+def _review(
+    snapshot: Snapshot,
+    chosen: tuple[str, ...],
+    rules: tuple[Rule, ...],
+    problems: tuple[ProblemPlace, ...],
+    deleted: tuple[str, ...] = (),
+) -> ReleaseReview:
+    places = [*zip(chosen, (rule.id for rule in rules), strict=True), *((f"-{name}", name) for name in deleted)]
+    state = " ".join(f"{name}={find_etag(snapshot, rule)}" for name, rule in places)
     etag = f'"d{hashlib.blake2b(state.encode(), digest_size=12).hexdigest()}"'
-    return ReleaseReview(names, rules, checks, tuple(review_together(snapshot, rules)) if sound else (), etag)
+    reviews = () if problems else tuple(review_together(snapshot, rules))
+    return ReleaseReview(chosen, rules, problems, reviews, etag, deleted)
 
 
 def publish_release(
-    reader: AppReader, name: str, chosen: Sequence[str], terms: Terms, key: KeyHolder | None = None
+    reader: AppReader,
+    name: str,
+    review: Callable[[Snapshot], ReleaseReview],
+    words: str,
+    terms: Terms,
+    key: KeyHolder | None = None,
 ) -> OutcomeValue:
-    """Publish versions again, live, as one release. ``ProblemError`` if one was changed since it was read, has
-    mistakes, or the app rejects it. ``key``: signs it for its author, as a proposal, whose reason has the name."""
+    """Publish the rules of a review as one release. ``ProblemError`` if one was changed since it was read, has
+    mistakes, or the app rejects it. ``words``: the request, by which its repetition is known. ``key``: signs it for
+    its author, as a proposal, whose reason has the name."""
     if key is not None:
         terms = replace(terms, why=f"release {name}" + (f": {terms.why}" if terms.why else ""))
 
@@ -88,7 +133,7 @@ def publish_release(
             raise _invalid("name", "up to 80 small letters, digits and . _ -, a letter or digit first")
         if any(one.name == name for one in list_releases(snapshot)):
             raise _invalid("name", f"there is a release {name}; choose another name")
-        draft = review_release(snapshot, chosen)
+        draft = review(snapshot)
         if terms.etag is None:
             detail = f"send If-Match: {draft.etag}, the ETag of what you have read"
             raise ProblemError(428, ProblemCode.NO_PRECONDITION, detail)
@@ -98,12 +143,9 @@ def publish_release(
         if draft.problems:
             detail = "the rules have mistakes; nothing was published"
             raise ProblemError(422, ProblemCode.INVALID_RULE, detail, draft.problems)
-        for rule in draft.rules:
-            check_scope(snapshot, rule, terms.by)
-        return _records(snapshot, name, draft.rules, (), terms, key)
+        return _records(snapshot, name, draft.rules, draft.deleted, terms, key)
 
-    digest = change_digest(f"release {name}", f"publish {' '.join(chosen)}")
-    offset, repeated = write_once(reader, terms, digest, changes)
+    offset, repeated = write_once(reader, terms, change_digest(f"release {name}", f"publish {words}"), changes)
     changed = (Subject.RELEASE, name) if key is None else (Subject.PROPOSAL, _proposal_at(reader, offset))
     return await_outcome(reader, changed, offset, terms, repeated=repeated)
 
@@ -121,11 +163,13 @@ def _going_live(snapshot: Snapshot, chosen: str) -> Rule:
 def _records(
     snapshot: Snapshot, name: str, rules: Sequence[Rule], deleted: Sequence[str], terms: Terms, key: KeyHolder | None
 ) -> list[ControlChange]:
-    """Return the control records of a release; with a key a signed proposal of its rules."""
-    if key is None:
-        return [*release_changes(name, rules, deleted)]
+    """Return the control records of a release, which the session may change; with a key a signed proposal."""
     held = snapshot.history.rules.rules
     gone = [one.rule for place, one in held.items() if place.rule in deleted]
+    for rule in (*rules, *gone):
+        check_scope(snapshot, rule, terms.by)
+    if key is None:
+        return [*release_changes(name, rules, deleted)]
     signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone])
     return [signing.proposal_change(rules, deleted, terms.why or "", int(time.time() * 1000))]
 
@@ -150,10 +194,6 @@ def roll_back_release(reader: AppReader, name: str, terms: Terms, key: KeyHolder
             rules, deleted = revert_release(snapshot.history, name)
         except RuleSetError as error:
             raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
-        held = snapshot.history.rules.rules
-        gone = [one.rule for place, one in held.items() if place.rule in deleted]
-        for rule in (*rules, *gone):
-            check_scope(snapshot, rule, terms.by)
         return _records(snapshot, undo, rules, deleted, terms, key)
 
     offset, repeated = write_once(reader, terms, change_digest(f"release {name}", "roll back"), changes)

@@ -17,7 +17,7 @@ from headgate.web.problems import not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.entity import key_columns, read_entity
 from headgate.web.state.health import read_health
-from headgate.web.state.rule_views import list_changes, list_lists, list_streams
+from headgate.web.state.rule_views import find_list, list_changes, list_lists, list_streams
 from headgate.web.state.samples import read_sample, seen_values
 from headgate.web.state.values import ListEntry
 from streamcore.errors import StreamError
@@ -54,9 +54,7 @@ def lists_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
 def list_page(app: TheApp, name: str, console: TheConsole, session: TheSession) -> str:
     """Show a list with its entries."""
     snapshot = app.snapshot()
-    found = next((one for one in list_lists(snapshot) if one.name == name), None)
-    if found is None:
-        raise not_found(f"app {app.name} has no list {name}")
+    found = find_list(snapshot, name)
     changes = (c for c in list_changes(snapshot) if (c.subject, c.name) == ("list", name))
     frame = make_frame(console, session, app.name, "lists", name, f"headgate lists show {quote(name)} --app {app.name}")
     return html.list_page(frame, found, _entries(snapshot, name), [*islice(changes, _CHANGES)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -74,7 +75,9 @@ def publish_new_release(app: TheApp, form: Form, console: TheConsole, session: T
     """Publish the versions of the form as one release; show them again with the reason if that is refused."""
     chosen, name = form.get("rules", "").split(), form.get("name", "").strip()
     try:
-        outcome = publish_release(app.reader, name, chosen, read_terms(console, session, form), app.proposals.key)
+        terms = read_terms(console, session, form)
+        review = partial(review_release, chosen=chosen)
+        outcome = publish_release(app.reader, name, review, " ".join(chosen), terms, app.proposals.key)
     except ProblemError as error:
         # the record of a rejected release has its key; another attempt is another request
         key = new_key() if error.code in (ProblemCode.REJECTED, ProblemCode.KEY_REUSED) else form.get("key", "")

@@ -18,7 +18,7 @@ from headgate.rules.publish import REQUEST, AppTopics, ControlResponse, control_
 from headgate.web.settings import ConsoleApp
 from headgate.web.state.topic_follower import TopicFollower
 from rulecore.documents.status import StatusKind, Subject
-from rulecore.ruleset.history import RuleHistory, extend
+from rulecore.ruleset.history import ControlEntry, RuleHistory, extend
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.errors import Retryable
 from streamcore.kafka.readers import Record
@@ -50,12 +50,12 @@ class Snapshot:
     views: dict[object, tuple[object, ...]] = field(default_factory=dict)
     files: Mapping[str, StreamSchema] = field(default_factory=dict)
 
-    def last_offset(self, rule: str) -> int | None:
-        """Return the offset of the last control record about a rule; None if there is none."""
+    def last_change(self, name: str, subject: Subject = Subject.RULE) -> ControlEntry | None:
+        """Return the last control record about a rule or list; None if there is none."""
         found = (
-            entry.written.control.offset
+            entry.written
             for entry in reversed(self.history.entries)
-            if entry.status.subject is Subject.RULE and entry.status.name == rule
+            if entry.status.subject is subject and entry.status.name == name
         )
         return next(found, None)
 

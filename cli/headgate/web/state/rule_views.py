@@ -37,10 +37,10 @@ _SNAPSHOTS = 8  # of which values are kept: of some apps, and while one is follo
 _SLOTS = {slot: number for number, slot in enumerate(Slot)}
 
 
-def find_etag(snapshot: Snapshot, rule: str) -> str:
-    """Return the entity tag of a rule: the offset of the last record about it. A rule without records has none."""
-    offset = snapshot.last_offset(rule)
-    return f'"{"none" if offset is None else f"r{offset}"}"'
+def find_etag(snapshot: Snapshot, name: str, subject: Subject = Subject.RULE) -> str:
+    """Return the entity tag of a rule or list: the offset of the last record about it; ``"none"`` without records."""
+    last = snapshot.last_change(name, subject)
+    return f'"{"none" if last is None else f"{subject.value[0]}{last.control.offset}"}"'
 
 
 @lru_cache(_SNAPSHOTS)
@@ -112,6 +112,14 @@ def list_lists(snapshot: Snapshot) -> list[ListValue]:
         )
         for name, live in sorted(snapshot.history.lists.lists.items())
     ]
+
+
+def find_list(snapshot: Snapshot, name: str) -> ListValue:
+    """Return a list. ``ProblemError`` if the app has none of this name."""
+    found = next((one for one in list_lists(snapshot) if one.name == name), None)
+    if found is None:
+        raise not_found(f"app {snapshot.app} has no list {name}")
+    return found
 
 
 def list_streams(snapshot: Snapshot) -> list[StreamValue]:

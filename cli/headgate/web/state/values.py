@@ -326,18 +326,19 @@ class ReleaseReviewValue(Value):
     etag: Annotated[str, Field(description="For If-Match: it changes with every change of one of the rules.")]
     problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes; with one, nothing is published.")]
     rules: Annotated[tuple[ReviewedRule, ...], Field(description="Its rules; none if there are mistakes.")]
+    deleted: Annotated[tuple[str, ...], Field(description="The rules that it would delete.")]
 
 
 class OutcomeValue(Value):
     """The outcome of a change. ``status`` null: the app has not answered in time; the change is on the topic."""
 
-    rule: Annotated[str, Field(description="Id of the rule, or name of the release.")]
+    rule: Annotated[str, Field(description="Id of the rule, or name of the release or list.")]
     version: Annotated[int, Field(description="The version that was published; 0 of a release.")]
     offset: Annotated[int, Field(description="Offset of the control record.")]
     status: Annotated[str | None, Field(description="The app's answer.")]
     reason: Annotated[str | None, Field(description="Its reason.")]
     batch: Annotated[int | None, Field(description="The cut from which it counts.")]
-    etag: Annotated[str, Field(description="The rule's new ETag.")]
+    etag: Annotated[str, Field(description="The new ETag of the rule or list.")]
     repeated: Annotated[bool, Field(description="Whether the same request had been made before, and nothing was done.")]
 
 

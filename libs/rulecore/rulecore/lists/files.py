@@ -28,7 +28,15 @@ import orjson
 
 from rulecore.documents.status import StatusKind
 from rulecore.documents.yaml_files import read_file, yaml_files
-from rulecore.documents.yaml_reader import Json, LoadLimits, Problem, SourceLocation, YamlDocument, one_line
+from rulecore.documents.yaml_reader import (
+    Json,
+    LoadLimits,
+    Problem,
+    SourceLocation,
+    YamlDocument,
+    one_line,
+    read_yaml,
+)
 from rulecore.errors import ListError
 from rulecore.language import ListType
 from rulecore.lists.entries import read_entries
@@ -58,6 +66,11 @@ class ListFile:
         """Return the keys and values of the control records that publish it: the parts first."""
         return list_records(self.head, self.entries)
 
+    def text(self) -> bytes:
+        """Return the document with all entries in it, in JSON, which is YAML too."""
+        head = self.head.model_dump(mode="json", exclude={"parts", "entries"}, exclude_defaults=True)
+        return orjson.dumps({**head, "entries": self.entries})
+
 
 def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListFile], list[Problem]]:
     """Load the lists of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory in path order."""
@@ -77,6 +90,24 @@ def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListF
     if len(loaded) > limits.lists:
         problems.append(Problem(str(path), SourceLocation(1, 1), "", f"{len(loaded)} lists, at most {limits.lists}"))
     return loaded, problems
+
+
+def load_list_text(
+    text: str, file: str = "<text>", limits: ListLimits | None = None
+) -> tuple[ListFile | None, list[Problem]]:
+    """Return the list of a text that holds its entries itself, or None and the problems. ``file``: its name there."""
+    documents, problems = read_yaml(text, file, LoadLimits())
+    found = [one for one in documents if one.value is not None]
+    if problems:
+        return None, problems
+    if len(found) != 1:
+        place = found[1].place(()) if found else SourceLocation(1, 1)
+        return None, [Problem(file, place, "", f"one list is needed; there are {len(found)}")]
+    if isinstance(found[0].value, dict) and "file" in found[0].value:
+        message = "the entries of this list must be in its text, as `entries`"
+        return None, [Problem(file, found[0].place(("file",)), "file", message)]
+    loaded = _load(found[0], limits or ListLimits())
+    return (loaded, []) if isinstance(loaded, ListFile) else (None, [loaded])
 
 
 def list_types(lists: Sequence[ListFile]) -> Mapping[str, ListType]:
