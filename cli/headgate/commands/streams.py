@@ -296,6 +296,7 @@ def _other_streams(old: StreamSchema, rules: Sequence[Rule], folder: Path | None
 @command.command(short_help="Publish stream documents to a running rules app.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, exists=True, path_type=Path))
 @target_option
+@server_option
 @response_options
 @click.option("--topic", default=None, help="Topic of a stream that is new to the app; it must read it already.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
@@ -304,6 +305,7 @@ def publish(
     files: tuple[Path, ...],
     login: KafkaLogin,
     app: str,
+    server: RemoteApp | None,
     wait: float,
     why: str | None,
     topic: str | None,
@@ -326,6 +328,7 @@ def publish(
     from streamcore.schema.published_document import PublishedDocument
 
     changes = []
+    documents = []
     for file in files:
         document = read_document(file)
         try:
@@ -334,6 +337,11 @@ def publish(
             raise InputError(f"{file}: {error}; nothing was published") from None
         record = StreamPublication(document, topic)
         changes.append(ControlChange(record.key, record.encode(), schema.name, schema.version))
+        documents.append((document, schema.version))
+    if server is not None:
+        wait_ms = 0 if no_wait else round(wait * 1000)
+        answered = [server.publish_stream(one, topic, version, why, wait_ms) for one, version in documents]
+        return show_published(answered, app, wait, output, waited=not no_wait)
     kafka, topics = running_app(login, app)
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)

@@ -19,6 +19,7 @@ from rulecore.documents.control_keys import APPROVAL_KEY, LIST_KEY, PROPOSAL_KEY
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.scalars import render_time
 from rulecore.documents.status import StatusKind
+from streamcore.engine.publication import STREAM_KEY
 from streamcore.kafka.control_topic import RecordOffset
 
 if TYPE_CHECKING:
@@ -116,18 +117,28 @@ class RemoteApp:
     def publish(self, rule: Rule, why: str | None, wait_ms: int) -> PublishedChange:
         """Publish a version. ``InputError`` if the console refuses it."""
         change = ControlChange(rule.id, None, rule.id, rule.version)
-        return self._publish("rules", canonical_json(rule).decode(), change, why, wait_ms)
+        return self._publish("rules", {"yaml": canonical_json(rule).decode()}, change, why, wait_ms)
 
     def publish_list(self, found: ListFile, why: str | None, wait_ms: int) -> PublishedChange:
         """Publish a list with all its entries. ``InputError`` if the console refuses it."""
         change = ControlChange(f"{LIST_KEY}{found.head.list}", None, found.head.list, found.head.version)
-        return self._publish("lists", found.text().decode(), change, why, wait_ms)
+        return self._publish("lists", {"yaml": found.text().decode()}, change, why, wait_ms)
 
-    def _publish(self, kind: str, text: str, change: ControlChange, why: str | None, wait_ms: int) -> PublishedChange:
+    def publish_stream(
+        self, document: Mapping[str, Any], topic: str | None, version: int, why: str | None, wait_ms: int
+    ) -> PublishedChange:
+        """Publish a stream's document. ``InputError`` if the console refuses it."""
+        name = str(document["name"])
+        change = ControlChange(f"{STREAM_KEY}{name}", None, name, version)
+        return self._publish("streams", {"document": document, "topic": topic}, change, why, wait_ms)
+
+    def _publish(
+        self, kind: str, content: Mapping[str, Any], change: ControlChange, why: str | None, wait_ms: int
+    ) -> PublishedChange:
         path = f"{kind}/{quote(change.name, safe='')}"
         etag = self._etag(path)
         terms = {"If-None-Match": "*"} if etag is None else {"If-Match": etag}
-        return self._changed("PUT", path, {"yaml": text, "why": why, "wait_ms": wait_ms}, terms, change)
+        return self._changed("PUT", path, {**content, "why": why, "wait_ms": wait_ms}, terms, change)
 
     def roll_back(self, rule: str, to: int | None, why: str | None, wait_ms: int) -> PublishedChange:
         """Go back to an earlier version."""
@@ -189,7 +200,7 @@ class RemoteApp:
 
     def _etag(self, path: str) -> str | None:
         answer = self._request("GET", path)
-        if answer.status_code == 404:  # no such rule or list
+        if answer.status_code == 404:  # no such rule, list or stream
             return None
         _check(answer)
         return str(answer.headers["ETag"])

@@ -42,6 +42,11 @@ class ProblemCode(Code):
         "The list has a mistake; nothing was published.",
         "Mend it at the place in `problems`.",
     )
+    INVALID_STREAM = (
+        "invalid_stream",
+        "The document of the stream has a mistake; nothing was published.",
+        "Correct it; `headgate streams check` finds mistakes beside a sample.",
+    )
     INVALID_RULE = (
         "invalid_rule",
         "The rule document has mistakes; nothing was published.",
@@ -49,8 +54,8 @@ class ProblemCode(Code):
     )
     NO_PRECONDITION = (
         "no_precondition",
-        "A change comes without `If-Match` (or `If-None-Match: *` for a new rule or list).",
-        "Read the rule or list, and send its ETag with the change.",
+        "A change comes without `If-Match` (or `If-None-Match: *` for a new rule, list or stream).",
+        "Read the rule, list or stream, and send its ETag with the change.",
     )
     CHANGED_MEANWHILE = (
         "changed_meanwhile",

@@ -9,10 +9,13 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
+import yaml
 
 from headgate.main import run
+from headgate.records.stream_files import default_folder, read_document
 from headgate.rules.publish import AppTopics
 from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.settings import KafkaSettings
@@ -118,6 +121,18 @@ def test_the_commands_show_the_same_through_a_console(
     assert run(["rules", "release", "again", str(file), *far]) == 1
     assert "version 2 is not above 2" in capsys.readouterr().err
 
+    known = read_document(default_folder() / "shop.yaml")
+    fields = cast("dict[str, str]", known["fields"])
+    for number, target in enumerate((beside, far)):
+        fields = {**fields, f"more{number}": "string"}
+        file.write_text(yaml.safe_dump({**known, "version": number + 2, "fields": fields}, sort_keys=False))
+        assert say("streams", "publish", str(file), *target) == (0, f"accepted   shop version {number + 2}\n")
+    file.write_text(yaml.safe_dump({**known, "version": 4}, sort_keys=False))
+    code, text = say("streams", "publish", str(file), *far)
+    assert (code, text.startswith("rejected   shop version 4: "), "more0" in text) == (1, True, True), text
+    file.write_text("name: shop\nfields: {}\n")
+    assert run(["streams", "publish", str(file), *far]) == 1
+    capsys.readouterr()
     for words in (["rules", "list"], ["rules", "list", "--rule", "same"], ["lists", "list"], ["rules", "proposals"]):
         for form in ("text", "json"):
             assert say(*words, *far, "-o", form) == say(*words, *beside, "-o", form), words

@@ -16,6 +16,8 @@ from rulecore.lists.records import ListHead, list_records
 from rulecore.lists.routing import is_list
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.ruleset import RuleSet
+from rulecore.ruleset.stream_changes import replay_stream
+from streamcore.engine.publication import is_stream
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.readers import Follower
 from streamcore.kafka.settings import KafkaSettings
@@ -99,6 +101,9 @@ def answering(kafka: KafkaSettings, app: str) -> Iterator[None]:
                     if is_list(record):
                         lists, one = lists.apply((r.key or b"").decode(), r.value, rules.rules_using_list)
                         rules, statuses = rules.with_lists(lists.types()), [as_reply(one, record, rules.epoch)]
+                    elif is_stream(record):
+                        rules, one = replay_stream(rules, record, len(r.value or b""))
+                        statuses = [one]
                     else:
                         rules, answers = rules.apply([record], r.timestamp_ms)
                         statuses = [*answers]

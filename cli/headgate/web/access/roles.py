@@ -108,6 +108,8 @@ ROUTES: Final = {
     ("GET", f"{_API}{_APP}/lists/{{name}}"): Role.VIEWER,
     ("PUT", f"{_API}{_APP}/lists/{{name}}"): Role.PUBLISHER,
     ("GET", f"{_API}{_APP}/streams"): Role.VIEWER,
+    ("GET", f"{_API}{_APP}/streams/{{name}}"): Role.VIEWER,
+    ("PUT", f"{_API}{_APP}/streams/{{name}}"): Role.PUBLISHER,
     ("GET", f"{_API}{_APP}/alerts"): Role.VIEWER,
     ("GET", f"{_API}{_APP}/alerts/live"): Role.VIEWER,
     ("GET", f"{_API}{_APP}/alerts/{{alert}}"): Role.VIEWER,

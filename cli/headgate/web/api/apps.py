@@ -9,10 +9,11 @@ from itertools import islice
 from typing import Annotated, Self
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from headgate.web.api.rules import ChangeBody, IfNoneMatch, TheChange, answer_outcome
 from headgate.web.changes.publish_list import publish_list
+from headgate.web.changes.publish_stream import publish_stream
 from headgate.web.changes.release import (
     MOST_RULES,
     ReleaseReview,
@@ -24,7 +25,7 @@ from headgate.web.changes.release import (
 from headgate.web.context import ShownApp, TheApp, TheConsole, TheSession
 from headgate.web.state.overview import read_app
 from headgate.web.state.releases import find_release
-from headgate.web.state.rule_views import find_etag, find_list, list_changes, list_lists, list_streams
+from headgate.web.state.rule_views import find_etag, find_list, find_stream, list_changes, list_lists, list_streams
 from headgate.web.state.values import (
     AppValue,
     ChangePage,
@@ -71,6 +72,13 @@ class ListPublication(ChangeBody):
     """A version of a list to publish."""
 
     yaml: Annotated[str, Field(description="The list's document, as in a file, with its `entries`.")]
+
+
+class StreamPublicationBody(ChangeBody):
+    """A version of a stream's document to publish."""
+
+    document: Annotated[dict[str, JsonValue], Field(description="The document, as in a file.")]
+    topic: Annotated[str | None, Field(description="The topic of a new stream.")] = None
 
 
 @ROUTER.get("")
@@ -210,6 +218,29 @@ def publish_a_list(
 def list_the_streams(app: TheApp) -> tuple[StreamValue, ...]:
     """List the streams that rules of the app may read."""
     return tuple(list_streams(app.snapshot()))
+
+
+@ROUTER.get("/{app}/streams/{name}")
+def read_stream(app: TheApp, name: str, response: Response) -> StreamValue:
+    """Return a stream. The answer has its ETag."""
+    snapshot = app.snapshot()
+    found = find_stream(snapshot, name)
+    response.headers["ETag"] = find_etag(snapshot, name, Subject.STREAM)
+    return found
+
+
+@ROUTER.put("/{app}/streams/{name}")
+def publish_a_stream(
+    app: TheApp,
+    name: str,
+    body: StreamPublicationBody,
+    change: TheChange,
+    response: Response,
+    if_none_match: IfNoneMatch = None,
+) -> OutcomeValue:
+    """Publish a stream's document to the running app, as `headgate streams publish` does."""
+    terms = change.terms(body, if_none_match)
+    return answer_outcome(response, publish_stream(app.reader, name, body.document, body.topic, terms))
 
 
 def audit_page(app: ShownApp, words: Mapping[str, str], limit: int, cursor: int | None) -> ChangePage:

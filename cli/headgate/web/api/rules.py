@@ -33,7 +33,7 @@ from rulecore.documents.status import StatusKind
 
 ROUTER = APIRouter(prefix="/api/v1/apps/{app}", tags=["rules"])
 IfMatch = Annotated[str | None, Header(description="The ETag that was read. A change without it is refused (428).")]
-IfNoneMatch = Annotated[str | None, Header(description="`*`: the rule or list must not exist yet.")]
+IfNoneMatch = Annotated[str | None, Header(description="`*`: the rule, list or stream must not exist yet.")]
 IdempotencyKey = Annotated[
     str | None, Header(description="Name of the request: the same one again does nothing and has the same answer.")
 ]

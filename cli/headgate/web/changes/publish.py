@@ -32,6 +32,8 @@ from rulecore.ruleset.history import roll_back
 _POLL_S = 0.1
 _KEY_CHARACTERS = 200
 NEW = "*"
+#: The subjects that have an entity tag of their own.
+_TAGGED = (Subject.RULE, Subject.LIST, Subject.STREAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def await_outcome(
         status=None if answer is None else answer.status,
         reason=None if answer is None else answer.reason,
         batch=None if answer is None else answer.batch,
-        etag=find_etag(snapshot, name, subject) if subject in (Subject.RULE, Subject.LIST) else "",
+        etag=find_etag(snapshot, name, subject) if subject in _TAGGED else "",
         repeated=repeated,
     )
 
@@ -210,7 +212,7 @@ def check_scope(snapshot: Snapshot, rule: Rule, by: ConsoleSession) -> None:
 
 
 def check_etag(snapshot: Snapshot, subject: Subject, name: str, terms: Terms) -> None:
-    """Refuse a change of a rule or list whose precondition is missing (428) or no longer true (412)."""
+    """Refuse a change of a rule, list or stream whose precondition is missing (428) or no longer true (412)."""
     present = find_etag(snapshot, name, subject)
     if terms.etag is None:
         raise ProblemError(

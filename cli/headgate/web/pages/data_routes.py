@@ -13,11 +13,10 @@ from headgate.records.formats import read_formats
 from headgate.web.context import TheApp, TheConsole, TheSession
 from headgate.web.pages import html
 from headgate.web.pages.routes import make_frame
-from headgate.web.problems import not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.entity import key_columns, read_entity
 from headgate.web.state.health import read_health
-from headgate.web.state.rule_views import find_list, list_changes, list_lists, list_streams
+from headgate.web.state.rule_views import find_list, find_stream, list_changes, list_lists, list_streams
 from headgate.web.state.samples import read_sample, seen_values
 from headgate.web.state.values import ListEntry
 from streamcore.errors import StreamError
@@ -80,9 +79,7 @@ def streams_page(app: TheApp, console: TheConsole, session: TheSession) -> str:
 @ROUTER.get("/streams/{name}")
 def stream_page(app: TheApp, name: str, console: TheConsole, session: TheSession) -> str:
     """Show a stream with a sample of its records."""
-    found = next((one for one in list_streams(app.snapshot()) if one.name == name), None)
-    if found is None:
-        raise not_found(f"app {app.name} has no stream {name}")
+    found = find_stream(app.snapshot(), name)
     sample, fault, topic = [], "", ""
     try:
         topic = read_formats(app.app.settings).topics.get(name, "" if app.app.settings else name)

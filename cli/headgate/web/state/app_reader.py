@@ -51,7 +51,7 @@ class Snapshot:
     files: Mapping[str, StreamSchema] = field(default_factory=dict)
 
     def last_change(self, name: str, subject: Subject = Subject.RULE) -> ControlEntry | None:
-        """Return the last control record about a rule or list; None if there is none."""
+        """Return the last control record about a rule, list or stream; None if there is none."""
         found = (
             entry.written
             for entry in reversed(self.history.entries)

@@ -38,7 +38,7 @@ _SLOTS = {slot: number for number, slot in enumerate(Slot)}
 
 
 def find_etag(snapshot: Snapshot, name: str, subject: Subject = Subject.RULE) -> str:
-    """Return the entity tag of a rule or list: the offset of the last record about it; ``"none"`` without records."""
+    """Return the entity tag of a rule, list or stream: the offset of the last record about it, ``"none"`` without."""
     last = snapshot.last_change(name, subject)
     return f'"{"none" if last is None else f"{subject.value[0]}{last.control.offset}"}"'
 
@@ -119,6 +119,14 @@ def find_list(snapshot: Snapshot, name: str) -> ListValue:
     found = next((one for one in list_lists(snapshot) if one.name == name), None)
     if found is None:
         raise not_found(f"app {snapshot.app} has no list {name}")
+    return found
+
+
+def find_stream(snapshot: Snapshot, name: str) -> StreamValue:
+    """Return a stream. ``ProblemError`` if the app has none of this name."""
+    found = next((one for one in list_streams(snapshot) if one.name == name), None)
+    if found is None:
+        raise not_found(f"app {snapshot.app} has no stream {name}")
     return found
 
 

@@ -332,13 +332,13 @@ class ReleaseReviewValue(Value):
 class OutcomeValue(Value):
     """The outcome of a change. ``status`` null: the app has not answered in time; the change is on the topic."""
 
-    rule: Annotated[str, Field(description="Id of the rule, or name of the release or list.")]
+    rule: Annotated[str, Field(description="Id of the rule, or name of the release, list or stream.")]
     version: Annotated[int, Field(description="The version that was published; 0 of a release.")]
     offset: Annotated[int, Field(description="Offset of the control record.")]
     status: Annotated[str | None, Field(description="The app's answer.")]
     reason: Annotated[str | None, Field(description="Its reason.")]
     batch: Annotated[int | None, Field(description="The cut from which it counts.")]
-    etag: Annotated[str, Field(description="The new ETag of the rule or list.")]
+    etag: Annotated[str, Field(description="The new ETag of the rule, list or stream.")]
     repeated: Annotated[bool, Field(description="Whether the same request had been made before, and nothing was done.")]
 
 
