@@ -16,7 +16,7 @@ from headgate.main import run
 from headgate_etl.live_documents import to_document
 from headgate_etl.settings import EtlSettings
 from streamcore.engine.publication import AppPublication
-from streamcore.kafka.control_topic import ControlLog
+from streamcore.kafka.control_topic import ControlLog, control_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness.apps import orders
@@ -103,7 +103,7 @@ def scene(tmp_path: Path, kafka: KafkaSettings, spark_jars: Path) -> Iterator[Et
     }
     made = EtlScene(tmp_path, kafka, AppUnderTest(tmp_path / "app", settings))
     made.app.settings = yaml.safe_load(made.write(1).read_text())
-    ensure_topics(kafka, [TopicSpec(made.topic, 1)])
+    ensure_topics(kafka, [TopicSpec(made.topic, 1), control_topic(f"{name}.control")])
     with made.app:
         yield made
 
@@ -112,13 +112,9 @@ def test_a_mapping_is_in_force_from_one_cut_on_whatever_is_killed(
     scene: EtlScene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app = scene.app
-    scene.send(range(PER_CUT))
-    scene.start()
-    app.wait_for_input(scene.sent)
-    assert app.drain() == 0
     # 1. The app dies in the cut that accepts the mapping, after it is in the checkpoint, before the output.
     scene.publish(scene.write(2))
-    scene.send(range(PER_CUT, 5 * PER_CUT))
+    scene.send(range(5 * PER_CUT))
     scene.start("--die", "before_commit", "--when", "clean")
     assert app.wait_for_end() < 0, "it died by the signal"
     # 2. It dies in the first cut with the mapping, between Kafka's commit and Spark's.
@@ -166,6 +162,6 @@ def check_rows(outputs: Outputs, second: int, third: int) -> None:
         versions[version] += 1
     assert sorted(int(str(row["id"])) for row, _ in found) == list(range(7 * PER_CUT)), "each order once"
     assert not outputs.read("deadletters")
-    assert versions[1] >= 2 * PER_CUT, "those of the cut that accepts the mapping, too"
+    assert versions[1] >= PER_CUT, "those of the cut that accepts the mapping, too"
     assert versions[2] >= PER_CUT
     assert versions[3] > 0
