@@ -80,7 +80,8 @@ def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | No
         "rules_epoch": context.epoch,
     }
     if firing.events:
-        body["events"] = [{**event.place, "event_time_ms": event.event_ms} for event in firing.events]
+        taken = zip(firing.steps, firing.events, strict=True)
+        body["events"] = [{"step": step, **event.place, "event_time_ms": event.event_ms} for step, event in taken]
     return _record(rule, identity, body, context)
 
 
