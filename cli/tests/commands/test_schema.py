@@ -49,7 +49,7 @@ ACCEPTED = [
     "group_by: [k]\nwithin: {tumbling: 1h}\nhaving: count(*) > 1\nemit: final",
     f"group_by: [k]\nwithin: 1h\nskip: none\nsequence: {SEQUENCE}",
     "group_by: [k]\nwithin: 1h\nsequence: [{step: a, where: x, times: {at_least: 3}}, {next: b, where: y}]",
-    "group_by: [k]\nwithin: 1h\nsequence: [{group: [{step: a, where: x}], times: {at_most: 2}}, {followed_by_any: b, where: y}]",
+    "group_by: [k]\nwithin: 1h\nsequence: [{group: [{step: a, where: x}], times: {at_most: 2}}, {next: b, where: y}]",
     "group_by: [k]\nexpect: {where: x, every: 1h, again: 2h, of: {list: keys}}",
     "group_by: [k]\nscore: {of: [a-b, c], within: 1h, limit: 10}",
     "group_by: [k]\nscore: {of: {a-b: 10, c: null}, within: 1h, limit: 10}",

@@ -61,7 +61,9 @@ def alert_columns() -> pa.Schema:
 def alert_rows(records: Sequence[Record], lane: str) -> LaneRows | None:
     """Return the rows of the alerts of a lane among these records, in their order; None if there are none."""
     rows = [_to_row(orjson.loads(record.value or b"")) for record in records if record.lane == lane]
-    return LaneRows(table_lane(lane), (), pl.DataFrame(rows, schema=_SCHEMA, orient="row"), whole=True) if rows else None
+    return (
+        LaneRows(table_lane(lane), (), pl.DataFrame(rows, schema=_SCHEMA, orient="row"), whole=True) if rows else None
+    )
 
 
 def _to_row(alert: Mapping[str, Any]) -> tuple[Any, ...]:
