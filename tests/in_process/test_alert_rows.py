@@ -16,13 +16,13 @@ from conftest import NewDatabase
 from headgate_rules.app import build_app
 from headgate_rules.service import SERVICE
 from headgate_rules.settings import RulesSettings
-from rulecore.alerts.alert_rows import ALERT_ROWS, alert_columns
+from rulecore.alerts.alert_rows import ALERT_ROWS, SHADOW_ROWS, alert_columns
 from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.errors import ConfigError
 from streamcore.service.config.sinks import sink_factories
 from streamcore.sinks.sink import Sink, SinkHooks
-from streamcore.wire.lanes import ALERTS, Record
+from streamcore.wire.lanes import ALERTS, SHADOW, Record
 from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
 from tests.harness.cut_ids import cut_id
@@ -53,6 +53,21 @@ def test_without_sinks_alerts_are_no_rows(tmp_path: Path) -> None:
     assert ALERT_ROWS not in {record.lane for record in run(app).pop()}
 
 
+@pytest.mark.parametrize("lanes", [(ALERT_ROWS,), (SHADOW_ROWS,), (ALERT_ROWS, SHADOW_ROWS)])
+def test_the_rows_of_each_lane_are_those_that_sinks_take(lanes: tuple[str, ...], tmp_path: Path) -> None:
+    document = settings(tmp_path) | {"parquet": {"tables": {lane: {"uri": str(tmp_path / lane)} for lane in lanes}}}
+    app = build_app(RulesSettings.model_validate(document))
+    assert app.tables == {*lanes}
+    records = [record for cut in run(app, trials=True) for record in cut]
+    for lane, rows in ((ALERTS, ALERT_ROWS), (SHADOW, SHADOW_ROWS)):
+        tables = [pa.ipc.open_stream(record.value).read_all() for record in records if record.lane == rows]
+        assert {table.schema for table in tables} <= {alert_columns()}
+        ids = [one for table in tables for one in table["alert_id"].to_pylist()]
+        written = [(record.key or b"").decode() for record in records if record.lane == lane]
+        assert written
+        assert sorted(ids) == (sorted(written) if rows in lanes else [])
+
+
 def test_a_sink_of_another_lane_is_a_mistake_in_its_entry(tmp_path: Path) -> None:
     folder = {"tables": {"alerts": {"uri": str(tmp_path / "files")}}}
     found = RulesSettings.model_validate(settings(tmp_path) | {"parquet": folder})
@@ -79,10 +94,13 @@ def write(found: RulesSettings, writers: list[Sink]) -> list[Row]:
     return alerts
 
 
-def run(app: Any) -> list[list[Record]]:
-    """Return the output of each cut."""
+def run(app: Any, *, trials: bool = False) -> list[list[Record]]:
+    """Return the output of each cut. ``trials``: every other rule is in shadow mode."""
     events = orders.orders(PER_CUT * CUTS, seed=51, step_ms=400)
-    control = [control_record(n, rule.id, rule.value) for n, rule in enumerate(rules.all_kinds())]
+    control = []
+    for n, rule in enumerate(rules.all_kinds()):
+        shadow = json.dumps({**json.loads(rule.value), "mode": "shadow"}).encode()
+        control.append(control_record(n, rule.id, shadow if trials and n % 2 else rule.value))
     process, cuts = InProcessApp(app), []
     for cut in range(CUTS):
         part = range(PER_CUT * cut, PER_CUT * (cut + 1))

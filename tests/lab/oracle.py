@@ -105,7 +105,7 @@ def _match(topic: str, user: str, events: Sequence[Placed]) -> Alert:
         "kind": "sequence",
         "window": _span(start, end),
         "timing": "final",
-        "events": [_source(topic, e) | {"event_time_ms": e.event.ts} for e in events],
+        "events": [{"step": e.event.kind, "event_time_ms": e.event.ts} | _source(topic, e) for e in events],
     }
     return _alert("abc", user, end, {"count": len(events), "duration_ms": end - start}, None, more)
 

@@ -121,13 +121,14 @@ def _time(field: Field, column: pl.Expr, found: pl.DataType, zone: ZoneInfo) -> 
     elif isinstance(found, pl.Datetime) and found.time_zone is not None:
         value = column.dt.timestamp("ms")
     elif isinstance(found, pl.Datetime):
-        value = column.dt.timestamp("ms").map_batches(lambda local: _local(local, zone), return_dtype=pl.Int64)
+        value = column.dt.timestamp("ms").map_batches(lambda local: local_times(local, zone), return_dtype=pl.Int64)
     else:
         return pl.lit(None), column.is_null()
     return value, column.is_null() | value.is_between(0, MAX_MS).fill_null(value=False)
 
 
-def _local(local_ms: pl.Series, zone: ZoneInfo) -> pl.Series:
+def local_times(local_ms: pl.Series, zone: ZoneInfo) -> pl.Series:
+    """Return times of a zone's calendar, in milliseconds, as epoch milliseconds; -1 beyond the years of calendars."""
     usual = local_ms.is_between(0, MAX_MS - 86_400_000)  # what a calendar holds in every zone
     utc = local_to_utc(zone, local_ms.set(~usual.fill_null(value=False), 0).fill_null(0).to_numpy())
     return pl.Series(utc).set(~usual.fill_null(value=False), -1).set(local_ms.is_null(), None)

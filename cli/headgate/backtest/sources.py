@@ -1,12 +1,13 @@
 """Where a back-test's events come from: Parquet files, or ranges of topics. Both give batches of the events of streams.
 
 Promises: rows of files become the events that a replay of the files of a stream into one partition would give, in the
-order of the files' names; records of a topic become the events that the app decodes of them. Records that
-cannot be decoded are counted with the decoder's reason.
+order of the files' names, or by event time if files cover the same time; records of a topic become the events that the
+app decodes of them. Records that cannot be decoded are counted with the decoder's reason.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,6 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.backtest.columns import convert
+from headgate.backtest.file_order import (
+    Reading,
+    TimeSpan,
+    is_out_of_order,
+    merge_by_time,
+    time_span,
+    with_folder_columns,
+)
 from headgate.errors import InputError
 from headgate.records.decoder import EventDecoder
 from headgate.records.file_rows import count_rows, json_values, open_parquet, stream_columns
@@ -33,6 +42,7 @@ from streamcore.offsets import PARTITIONS_PER_TOPIC, StreamOffsets, TopicPartiti
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 BATCH = 200_000
+_LEAST = 1_000  # rows of a file that are read at once
 _SUFFIXES = (".parquet", ".pq")
 
 
@@ -100,18 +110,62 @@ def _stream_batches(
     source."""
     decode = EventDecoder(schema, clock_ms)
     partition = pl.lit(number * PARTITIONS_PER_TOPIC, pl.Int32).alias(PARTITION)
-    offset, left = 0, limit
-    for file in files:
-        source = open_parquet(file)
-        names = stream_columns(list(source.schema_arrow.names), schema, file)
-        for whole in source.iter_batches(size):
+    for count, events in _in_order(files, decode, size, limit):
+        yield count, events.with_columns(partition), decode.take_dead_letters()
+
+
+def _in_order(files: list[Path], decode: EventDecoder, size: int, limit: int | None) -> Reading:
+    """Yield the events of files in the order of their paths, or by event time if that is not in order of time.
+
+    The offset is the number of the row, in the order of paths.
+    """
+    spans = _spans(files, decode.schema) if len(files) > 1 else None
+    if spans is not None and is_out_of_order([span for span, _, _ in spans]):
+        piece = max(_LEAST, size // len(files))
+        merged = merge_by_time(
+            [(span, functools.partial(_read_file, file, decode, at, piece, None)) for span, file, at in spans], size
+        )
+        left = limit
+        for count, events in merged:
+            yield (count, events) if left is None else (min(count, left), events.head(left))
+            left = None if left is None else left - events.height
             if left is not None and left <= 0:
                 return
-            part = whole if left is None else whole.slice(0, left)
-            left = None if left is None else left - part.num_rows
-            events = _events(part, names, decode, offset).with_columns(partition)
-            yield part.num_rows, events, decode.take_dead_letters()
-            offset += part.num_rows
+        return
+    offset = 0
+    for file in files:
+        left = None if limit is None else limit - offset
+        for count, events in _read_file(file, decode, offset, size, left):
+            yield count, events
+            offset += count
+
+
+def _spans(files: Sequence[Path], schema: StreamSchema) -> list[tuple[TimeSpan, Path, int]] | None:
+    """Return each file with rows, with its span of time and the number of rows before it; None if a span is unknown."""
+    found, offset = [], 0
+    for file in files:
+        with open_parquet(file) as opened:
+            span, rows = time_span(opened, schema, file), int(opened.metadata.num_rows)
+        if span is None and rows:
+            return None
+        found += [] if span is None else [(span, file, offset)]
+        offset += rows
+    return found
+
+
+def _read_file(file: Path, decode: EventDecoder, offset: int, size: int, limit: int | None) -> Reading:
+    """Yield the rows of a file as events. ``offset``: of its first row. ``limit``: the most rows."""
+    opened = open_parquet(file)
+    names = stream_columns(list(opened.schema_arrow.names), decode.schema, file)
+    left = limit
+    for whole in opened.iter_batches(size):
+        if left is not None and left <= 0:
+            return
+        part = whole if left is None else whole.slice(0, left)
+        left = None if left is None else left - part.num_rows
+        part = with_folder_columns(part, names, file, decode.schema)
+        yield part.num_rows, _events(part, [*names, *part.schema.names[len(names) :]], decode, offset)
+        offset += part.num_rows
 
 
 def _events(part: pa.RecordBatch, names: list[str], decode: EventDecoder, offset: int) -> pl.DataFrame:

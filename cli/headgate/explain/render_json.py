@@ -10,7 +10,7 @@ import orjson
 from headgate.console.output import Json
 from headgate.explain.query import ExplainResult
 from rulecore.explain.condition import Clause
-from rulecore.explain.explanation import EventTrace, MatchTrace, WindowTrace
+from rulecore.explain.explanation import EventTrace, MatchTrace, PartialTrace, WindowTrace
 
 
 def as_json(result: ExplainResult) -> Json:
@@ -30,6 +30,7 @@ def as_json(result: ExplainResult) -> Json:
         "events": [_event_json(event) for event in explanation.events],
         "windows": [_window_json(window) for window in explanation.windows],
         "matches": [_match_json(match) for match in explanation.matches],
+        "partials": [_partial_json(partial) for partial in explanation.partials],
         "looked_at": explanation.looked_at,
         "satisfied": explanation.satisfied,
         "rejected": [asdict(one) for one in explanation.rejected],
@@ -82,6 +83,17 @@ def _match_json(match: MatchTrace) -> dict[str, object]:
         "end_ms": match.end_ms,
         "timed_out": match.timed_out,
         "events": [_event_json(event) for event in match.events],
+    }
+
+
+def _partial_json(partial: PartialTrace) -> dict[str, object]:
+    return {
+        "start_ms": partial.start_ms,
+        "end_ms": partial.end_ms,
+        "waited_for": list(partial.waited_for),
+        "ended": partial.ended,
+        "events": [_event_json(event) for event in partial.events],
+        "missed": [_event_json(event) for event in partial.missed],
     }
 
 

@@ -15,7 +15,7 @@ from headgate.console.tables import table
 from headgate.explain.query import ExplainResult
 from headgate.time_arguments import show_time
 from rulecore.explain.condition import Clause, ObservedValue, Truth
-from rulecore.explain.explanation import EventTrace, Explanation, MatchTrace, WindowTrace, alerts_in
+from rulecore.explain.explanation import EventTrace, Explanation, MatchTrace, PartialTrace, WindowTrace, alerts_in
 
 _COLOURS = {Truth.TRUE: "green", Truth.FALSE: "red", Truth.NULL: "yellow"}
 _TEXT = 72  # characters of a clause in a tree
@@ -44,6 +44,8 @@ def as_text(result: ExplainResult) -> str:
         lines += ["", *_render_window(window, explanation)]
     for match in explanation.matches:
         lines += ["", *_render_match(match)]
+    for partial in explanation.partials:
+        lines += ["", *_render_partial(partial)]
     if explanation.event is None or explanation.rule.group_by:
         lines += _render_event_counts(explanation)
     lines += _render_alerts(explanation)
@@ -148,6 +150,19 @@ def _render_match(match: MatchTrace) -> list[str]:
     lines = [f"{what} from {show_time(match.start_ms)} to {show_time(match.end_ms)} UTC"]
     for event in match.events:
         lines += [f"  {line}" for line in _render_event(event)]
+    return lines
+
+
+def _render_partial(partial: PartialTrace) -> list[str]:
+    """Render how far a beginning of a sequence came, and the events that came closest to going on."""
+    span = f"{show_time(partial.start_ms)} to {show_time(partial.end_ms)} UTC"
+    waited = " or ".join(partial.waited_for) or "a quiet time"
+    lines = [f"partial match from {span} waited for {waited}; {partial.ended}" if partial.events else "no match began"]
+    for event in partial.events:
+        lines += [f"  {line}" for line in _render_event(event)]
+    lines += ["  closest to it:"] * bool(partial.missed)
+    for event in partial.missed:
+        lines += [f"    {line}" for line in _render_event(event)]
     return lines
 
 

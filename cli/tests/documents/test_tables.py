@@ -9,6 +9,8 @@ import yaml
 
 from conftest import NewDatabase
 from headgate.main import run
+from headgate_rules.app import table_columns
+from headgate_rules.settings import RulesSettings
 from headgate_sessions.app import build_topology
 from headgate_sessions.settings import SessionsSettings
 from streamcore.cuts.writer_id import WriterId
@@ -53,6 +55,39 @@ def test_the_tables_of_any_schema_are_made_for_own_columns(
     assert settings.postgres is not None
     sink = sink_factory(settings.postgres, build_topology(settings).table_columns)(SinkHooks())
     sink.open(WriterId("sessions", 1))
+    sink.close()
+
+
+@pytest.mark.postgres
+def test_the_tables_of_alerts_and_of_trials_are_made(
+    new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = new_database()
+    lanes = {"alerts_table": "risk.alert", "shadow_table": "risk.trial"}
+    document = {
+        "kafka": {"bootstrap": "nowhere:9092"},
+        "checkpoint": "unused",
+        "streams": [{"schema_file": str(ROOT / "streams/shop.yaml"), "topic": "shop"}],
+        "postgres": {
+            "host": database.host,
+            "port": database.port,
+            "database": database.name,
+            "user": database.user,
+            "password_file": str(database.password_file),
+            "sslmode": "disable",
+            "tables": {lane: {"table": table, "key": ["alert_id"]} for lane, table in lanes.items()},
+        },
+    }
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(document))
+    assert run(["rules", "tables", str(file)]) == 0
+    printed = capsys.readouterr().out
+    with database.connect() as connection:
+        connection.execute(printed)
+    settings = RulesSettings.model_validate(document)
+    assert settings.postgres is not None
+    sink = sink_factory(settings.postgres, table_columns())(SinkHooks())
+    sink.open(WriterId("rules", 1))
     sink.close()
 
 

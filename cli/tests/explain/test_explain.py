@@ -272,6 +272,15 @@ def test_an_explanation_of_a_sequence_has_the_values_that_conditions_over_earlie
     assert seen == {"amount": "8.00", "sum(first.amount)": "5.00", "last(first.amount)": "3.00", "count(first)": 2}
     assert run(["rules", "explain", "pair", *options]) == 0
     assert "sum(first.amount) = 5.00" in capsys.readouterr().out
+    (tmp_path / "pair.yaml").write_text(rule.replace("sum(first.amount) and", "2 * sum(first.amount) and"), "utf-8")
+    assert run(["rules", "explain", "pair", *options, "-o", "json"]) == 0
+    partial = json.loads(capsys.readouterr().out)["partials"][0]
+    assert (len(partial["events"]), partial["waited_for"]) == (2, ["second"])
+    assert [one["source"]["offset"] for one in partial["missed"]] == [2]
+    assert run(["rules", "explain", "pair", *options]) == 0
+    shown = capsys.readouterr().out
+    assert "waited for second; its time was over: within 1h" in shown
+    assert "2 * sum(first.amount) = 10.00, amount = 8.00" in shown
 
 
 STREAM = """\

@@ -244,8 +244,8 @@ class RulesKernel:
             return ()
         from rulecore.alerts.alert_rows import alert_rows  # with Arrow's compute functions, which few apps need
 
-        rows = alert_rows(records)
-        return () if rows is None else (rows,)
+        rows = (alert_rows(records, lane) for lane in self.config.alert_rows)
+        return tuple(one for one in rows if one is not None)
 
     def _union_events(self, events: Mapping[StreamKey, pl.DataFrame]) -> Iterator[tuple[StreamKey, pl.DataFrame]]:
         """Yield the events of each union of streams for each of its keys."""

@@ -94,5 +94,5 @@ class RulesConfig:
     lists: ListLimits = field(default_factory=ListLimits)
     #: Sources whose streams may change while the app runs; none: it takes no stream documents.
     sources: tuple[Source, ...] = ()
-    #: Whether alerts are also rows of the lane ``alert_rows.ALERT_ROWS``, for sinks.
-    alert_rows: bool = False
+    #: The lanes whose alerts are also rows, for sinks: alerts, shadow.
+    alert_rows: tuple[str, ...] = ()

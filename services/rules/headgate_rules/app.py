@@ -12,11 +12,13 @@ Events of a stream with ``deduplicate`` are routed by their id first, and their 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+import pyarrow as pa
+
 from headgate_rules.settings import RulesSettings
-from headgate_rules.topics import ALERT_ROWS, LANES, find_lane_faults
+from headgate_rules.topics import LANES, ROW_LANES, find_lane_faults, lanes_of_sinks
 from rulecore.alerts.alert_rows import alert_columns
 from rulecore.factory import LateEventWriter, RulesFactory
 from rulecore.lists.routing import DATA_KEYS
@@ -57,13 +59,13 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
     what is written into them later is for the next start."""
     sources = add_streams(in_files, published)
     streams = tuple(RuleStream(source.schema, source.topic) for source in sources)
-    tables = frozenset({ALERT_ROWS} if settings.sinks else {})
+    alert_rows = lanes_of_sinks(settings)
     app = App(
         name=settings.app,
         sources=sources,
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},
-        tables=tables,
+        tables=frozenset(ROW_LANES[lane] for lane in alert_rows),
         stages=(
             RulesFactory(
                 streams=streams,
@@ -77,7 +79,7 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
                     group_bytes=settings.max_group_state_bytes,
                     shard_bytes=settings.max_shard_state_bytes,
                 ),
-                alert_rows=bool(tables),
+                alert_rows=alert_rows,
             ),
         ),
         shards=settings.shards,
@@ -91,7 +93,12 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
     return add_deduplication(app, LateEventWriter(streams))
 
 
+def table_columns() -> Mapping[str, pa.Schema]:
+    """Return the columns of the rows of each lane that sinks take."""
+    return dict.fromkeys(ROW_LANES.values(), alert_columns())
+
+
 def create_runner(settings: RulesSettings, runtime: Runtime, listeners: Listeners) -> Runner:
     """Create the runner of the app and its sinks."""
-    sinks = sink_factories(settings, {ALERT_ROWS: alert_columns()})
+    sinks = sink_factories(settings, table_columns())
     return build_runner(build_app(settings), settings, runtime, listeners, sinks)

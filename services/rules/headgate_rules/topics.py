@@ -10,14 +10,20 @@ from streamcore.service.config.sinks import named_lanes
 from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, table_lane
 
 LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
-#: The lane that sends alerts to sinks, as rows.
-ALERT_ROWS = table_lane(ALERTS)
+#: The lanes that sinks take as rows, by the lane that has them as records.
+ROW_LANES = {lane: table_lane(lane) for lane in (ALERTS, SHADOW)}
 
 
 def find_lane_faults(settings: RulesSettings) -> Sequence[DocumentFault]:
     """Return the entries of sinks for lanes that are not there."""
     return [
-        DocumentFault(path, f"there is no lane {lane!r}; sinks take {ALERT_ROWS}")
+        DocumentFault(path, f"there is no lane {lane!r}; sinks take {' and '.join(ROW_LANES.values())}")
         for path, lane in named_lanes(settings)
-        if lane != ALERT_ROWS
+        if lane not in ROW_LANES.values()
     ]
+
+
+def lanes_of_sinks(settings: RulesSettings) -> tuple[str, ...]:
+    """Return the lanes whose alerts sinks take."""
+    named = {lane for _, lane in named_lanes(settings)}
+    return tuple(lane for lane, rows in ROW_LANES.items() if rows in named)

@@ -21,6 +21,7 @@ _IMPORT_PATHS = {
     "release": "headgate.commands.rules.publishing:release",
     "rollback": "headgate.commands.rules.publishing:rollback",
     "signer": "headgate.commands.rules.approving:signer",
+    "tables": "headgate.documents.commands.tables:rules",
     "test": "headgate.commands.rules.checking:test",
     "backfill": "headgate.commands.rules.backfill:backfill",
 }

@@ -1,4 +1,4 @@
-"""``headgate sessions tables``, and the same for etl: the tables of the PostgreSQL sink as SQL."""
+"""``headgate sessions tables``, and the same for etl and rules: the tables of the PostgreSQL sink as SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from headgate.documents.commands.options import FILE
 from headgate.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    import pyarrow as pa
+
+    from streamcore.app import App
 
 
 def _command(service: str) -> click.Command:
@@ -19,14 +24,12 @@ def _command(service: str) -> click.Command:
     def tables(file: Path) -> None:
         from headgate.documents.opened import opened
         from streamcore.sinks.postgres.lane_table import lane_tables
-        from streamcore.topology.kernel import TopologyStage
 
         with opened(service, file) as document:
             settings = getattr(document.settings, "postgres", None)
             if settings is None:
                 raise InputError(f"{file}: the document has no entry postgres, so it writes to no table")
-            stage = next(one for one in document.app.stages if isinstance(one, TopologyStage))
-            found = [*lane_tables(settings, stage.topology.table_columns).values()]
+            found = [*lane_tables(settings, _columns(service, document.app)).values()]
         for schema in dict.fromkeys(one.spec.table.schema for one in found):
             click.echo(f'CREATE SCHEMA IF NOT EXISTS "{schema}";')
         for one in found:
@@ -40,4 +43,16 @@ def _command(service: str) -> click.Command:
     return tables
 
 
-etl, sessions = map(_command, ("etl", "sessions"))
+def _columns(service: str, app: App) -> Mapping[str, pa.Schema]:
+    """Return the columns of each lane that a sink of the app may take."""
+    if service == "rules":
+        from headgate_rules.app import table_columns
+
+        return table_columns()
+    from streamcore.topology.kernel import TopologyStage
+
+    stage = next(one for one in app.stages if isinstance(one, TopologyStage))
+    return stage.topology.table_columns
+
+
+etl, sessions, rules = map(_command, ("etl", "sessions", "rules"))

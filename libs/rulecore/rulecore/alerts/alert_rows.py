@@ -1,4 +1,5 @@
-"""The alerts of a cut as rows, for sinks: a column for each field that all alerts have.
+"""The alerts of a cut as rows, for sinks: a column for each field that all alerts have. Those of the shadow lane are
+rows of their own.
 
 What differs from rule to rule, such as the key and the values of aggregates, is a column of text with JSON, so that the
 columns do not change with the rules. The rows are made of the records, which are what an alert is.
@@ -6,7 +7,7 @@ columns do not change with the rules. The rows are made of the records, which ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final  # an alert is JSON
 
 import orjson
@@ -15,10 +16,11 @@ import pyarrow as pa
 
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lane_rows import LaneRows
-from streamcore.wire.lanes import ALERTS, Record, table_lane
+from streamcore.wire.lanes import ALERTS, SHADOW, Record, table_lane
 
-#: The lane that sends alerts to sinks.
+#: The lanes that send alerts, and those of versions on trial, to sinks.
 ALERT_ROWS: Final = table_lane(ALERTS)
+SHADOW_ROWS: Final = table_lane(SHADOW)
 _TIME: Final = pl.Datetime("ms", "UTC")
 _SCHEMA: Final[Mapping[str, Any]] = {
     "alert_id": pl.String,
@@ -56,10 +58,12 @@ def alert_columns() -> pa.Schema:
     return to_table(pl.DataFrame(schema=_SCHEMA)).schema
 
 
-def alert_rows(records: Iterable[Record]) -> LaneRows | None:
-    """Return the rows of the alerts among these records, in their order; None if there are none."""
-    rows = [_to_row(orjson.loads(record.value or b"")) for record in records if record.lane == ALERTS]
-    return LaneRows(ALERT_ROWS, (), pl.DataFrame(rows, schema=_SCHEMA, orient="row"), whole=True) if rows else None
+def alert_rows(records: Sequence[Record], lane: str) -> LaneRows | None:
+    """Return the rows of the alerts of a lane among these records, in their order; None if there are none."""
+    rows = [_to_row(orjson.loads(record.value or b"")) for record in records if record.lane == lane]
+    return (
+        LaneRows(table_lane(lane), (), pl.DataFrame(rows, schema=_SCHEMA, orient="row"), whole=True) if rows else None
+    )
 
 
 def _to_row(alert: Mapping[str, Any]) -> tuple[Any, ...]:

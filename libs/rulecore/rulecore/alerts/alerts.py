@@ -80,7 +80,9 @@ def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | No
         "rules_epoch": context.epoch,
     }
     if firing.events:
-        body["events"] = [{**event.place, "event_time_ms": event.event_ms} for event in firing.events]
+        steps = [{"step": step} for step in firing.steps] or [{}] * len(firing.events)
+        places = [{**event.place, "event_time_ms": event.event_ms} for event in firing.events]
+        body["events"] = [step | place for step, place in zip(steps, places, strict=True)]
     return _record(rule, identity, body, context)
 
 

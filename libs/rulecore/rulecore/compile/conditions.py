@@ -17,11 +17,13 @@ from streamcore.schema import BOOLEAN, StreamSchema, Type
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """The names that an expression over events may use, and its size limits."""
+    """The names that an expression over events may use, and its size limits. ``steps``: those of a sequence, which the
+    expression may not read."""
 
     columns: Mapping[str, Type]
     lists: Mapping[str, ListType] = field(default_factory=dict)
     limits: lang.ExpressionLimits = field(default_factory=lang.ExpressionLimits)
+    steps: tuple[str, ...] = ()
 
     @classmethod
     def of_stream(cls, schema: StreamSchema, lists: Mapping[str, ListType], limits: lang.ExpressionLimits) -> NameScope:
@@ -42,7 +44,8 @@ class EventCondition:
 
 def compile_condition(text: str, field: str, names: NameScope, expect: Type | None = BOOLEAN) -> EventCondition:
     """Compile the expression of a rule's ``field``, which errors name. ``expect``: its type; None for any type."""
-    parsed = lang.parse(text, Scope(names.columns, lists=names.lists), field=field, limits=names.limits, expect=expect)
+    scope = Scope(names.columns, lists=names.lists, later_steps=names.steps)
+    parsed = lang.parse(text, scope, field=field, limits=names.limits, expect=expect)
     return compile_expr(parsed)
 
 

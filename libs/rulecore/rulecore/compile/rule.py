@@ -28,7 +28,7 @@ from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
 from rulecore.documents.message_template import MessageTemplate
 from rulecore.documents.rule import Rule, RuleKind, canonical_json
-from rulecore.documents.rule_kinds import TimedOut
+from rulecore.documents.rule_kinds import TimedOut, flatten_steps
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec, SlidingSpec, TumblingSpec
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, ListType, Scope
@@ -226,14 +226,15 @@ def _read_fields(rule: CompiledRule) -> frozenset[str]:
     names = {*(name for feature in rule.features for name in feature.by)}
     names |= {*rule.group_by, *(one.column for one in rule.placeholders), *(() if suppress is None else suppress.by)}
     if rule.sequence is not None:
-        names |= {*rule.sequence.columns, *rule.sequence.values, *(one.column for one in rule.sequence.captures)}
+        names |= rule.sequence.columns
     return frozenset(names).union(*(lang.columns(expr) for expr in exprs if expr is not None))
 
 
 def _compile_kind(rule: Rule, schema: StreamSchema, names: NameScope, limits: RuleLimits) -> CompiledRule:
     if rule.kind is RuleKind.FEATURE:
         return _compile_feature_rule(rule, schema, names, limits)
-    where = None if rule.where is None else compile_condition(rule.where, "where", names)
+    event_names = replace(names, steps=tuple(item.step for item in flatten_steps(rule.sequence or ())))
+    where = None if rule.where is None else compile_condition(rule.where, "where", event_names)
     if rule.kind is RuleKind.WINDOW:
         return _compile_window_rule(rule, where, schema, names, limits)
     if rule.kind is RuleKind.SEQUENCE:
@@ -326,11 +327,12 @@ def _compile_sequence_rule(
     group_by, route = grouping_for(rule, schema)
     columns, common = names.columns, None if where is None else where.expr
     sequence, list_columns = sequences.compile_sequence(rule, group_by, common, names)
-    sequences.check_captures(rule, columns)
     named = {name: MessageField(name, column, kind) for name, (column, kind) in sequences.MESSAGE_FIELDS.items()}
-    captured = [MessageField(c.name, c.name, c.type) for c in sequence.captures]
+    captured = [MessageField(c.name, c.name, c.read.type) for c in sequence.captures]
     groups = {name: MessageField(name, name, columns[name]) for name in group_by}
-    text, used = _parse_message(rule, [*(named | groups).values(), *captured])
+    step = flatten_steps(rule.sequence or ())[0].step
+    more = f", and of the events of a step such as {{{step}.{next(iter(columns))}}}, {{count({step})}}"
+    text, used = _parse_message(rule, [*(named | groups).values(), *captured], more)
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -343,7 +345,7 @@ def _compile_sequence_rule(
             AlertField("count", sequences.COUNT, LONG),
             AlertField("duration_ms", sequences.DURATION, LONG),
             *([AlertField("timed_out", sequences.TIMED_OUT, BOOLEAN)] if rule.timed_out is TimedOut.EMIT else []),
-            *(AlertField(c.name, c.name, c.type) for c in sequence.captures),
+            *(AlertField(c.name, c.name, c.read.type) for c in sequence.captures),
         ),
         family=RuleKind.SEQUENCE,
         sequence=sequence,
@@ -533,10 +535,12 @@ def _compile_aggregate(
     )
 
 
-def _parse_message(rule: Rule, placeholders: list[MessageField]) -> tuple[MessageTemplate, tuple[MessageField, ...]]:
-    """Return the parsed message, and those of the placeholders that it uses."""
+def _parse_message(
+    rule: Rule, placeholders: list[MessageField], more: str = ""
+) -> tuple[MessageTemplate, tuple[MessageField, ...]]:
+    """Return the parsed message, and those of the placeholders that it uses. ``more``: see ``parse_template``."""
     known = {p.name: p for p in placeholders}
-    text = message.parse_template(rule.then.message, known)
+    text = message.parse_template(rule.then.message, known, more)
     return text, tuple(known[name] for name in dict.fromkeys(text.names))
 
 

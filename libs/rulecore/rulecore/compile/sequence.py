@@ -1,13 +1,14 @@
 """Compiles a rule's ``sequence`` against its stream: a pattern of ``streamcore.patterns``, and its conditions.
 
-Pure functions, which raise only ``ExpressionError`` with the path of the faulty entry (``sequence.2.where``), and
-``ConfigError`` for a pattern that cannot work. The fingerprint identifies the pattern: stream, ``group_by``, normalized
-conditions, quantifiers, time limits and ``skip``.
+Pure functions, which raise only ``ExpressionError`` (``rulecore.errors``) with the path of the faulty entry
+(``sequence.2.where``), and ``ConfigError`` for a pattern that cannot work. The fingerprint identifies the pattern:
+stream, ``group_by``, normalized conditions, quantifiers, time limits and ``skip``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,11 +17,11 @@ import orjson
 
 from rulecore import language as lang
 from rulecore.compile.conditions import NameScope
-from rulecore.compile.sequence_conditions import RuleLeaf, StepCondition, split_condition
+from rulecore.compile.sequence_conditions import RuleLeaf, StepCondition, StepRead, parse_read, split_condition
+from rulecore.documents.message_template import find_placeholders
 from rulecore.documents.rule import Rule
 from rulecore.documents.rule_kinds import Repetition, SequenceStep, Skip, SkipToStep, StepGroup, Without, flatten_steps
 from rulecore.documents.windows import SequenceSpan
-from rulecore.errors import ExpressionError
 from rulecore.language import Expr
 from rulecore.lists.list_columns import ListColumn
 from rulecore.matching.access_plan import AccessPath, AccessPlan, plan_access
@@ -59,6 +60,7 @@ MESSAGE_FIELDS: Final[Mapping[str, tuple[str, Type]]] = {
     "ended": (ENDED, TIMESTAMP),
 }
 
+_WORD: Final = re.compile(r"\w+")
 _SKIPS: Final = {Skip.PAST_LAST: SkipKind.PAST_LAST_EVENT, Skip.TO_NEXT: SkipKind.TO_NEXT, Skip.NONE: SkipKind.NO_SKIP}
 
 
@@ -76,15 +78,10 @@ class SequenceCondition:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A value that the message uses: that of ``column`` in the last event of a step.
-
-    ``name``: ``step.column``. ``step``: the number of the step in the automaton.
-    """
+    """A value that the message uses. ``name``: its text there, such as ``step.column`` or ``sum(step.column)``."""
 
     name: str
-    step: int
-    column: str
-    type: Type
+    read: StepRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,8 @@ class CompiledSequence:
     """A compiled sequence. ``fingerprint``: the name of its stored state.
 
     ``span_ms``: the longest time from its first event to its last. ``values``: the columns that are kept of each event
-    because later conditions read them. ``columns``: those that its conditions read. ``unambiguous``: it has one match
+    because later conditions or the message read them. ``computed``: the expressions of those that are no field of the
+    stream. ``columns``: those that its conditions read. ``unambiguous``: it has one match
     at most for a first and a last event. ``length``: the fewest events of a match.
     """
 
@@ -102,6 +100,7 @@ class CompiledSequence:
     captures: tuple[Capture, ...]
     span_ms: int
     values: tuple[str, ...]
+    computed: Mapping[str, Expr]
     columns: frozenset[str]
     unambiguous: bool
     length: int
@@ -119,8 +118,7 @@ class CompiledSequence:
     @property
     def bytes_per_partial(self) -> int:
         """The approximate size, in bytes, of a key with one nearly complete sequence."""
-        kept = len({*self.values, *(c.column for c in self.captures)})
-        return _BYTES_PER_KEY + self.length * (_BYTES_PER_EVENT + _BYTES_PER_VALUE * kept)
+        return _BYTES_PER_KEY + self.length * (_BYTES_PER_EVENT + _BYTES_PER_VALUE * len(self.values))
 
     @property
     def note(self) -> str:
@@ -149,14 +147,19 @@ def compile_sequence(
     pattern = Pattern(compiler.steps(rule.sequence), skip, rule.within.span + 1)
     automaton = compile_pattern(pattern)
     iterative = [condition for condition in automaton.leaves if isinstance(condition, StepCondition)]
+    captures = _captures(rule, names)
+    reads = [read for condition in iterative for _, read in condition.step_reads] + [c.read for c in captures]
+    kept = {read.read.column: read.computed for read in reads if read.read.column}
+    computed = {name: expr for name, expr in kept.items() if expr is not None}
     return CompiledSequence(
         fingerprint=_fingerprint(rule, group_by, compiler),
         automaton=automaton,
         conditions=_event_conditions(automaton, pattern, where),
-        captures=_captures(rule, names.columns, automaton.steps),
+        captures=captures,
         span_ms=rule.within.span,
-        values=tuple(sorted({read.column for c in iterative for read in c.reads if read.column})),
-        columns=frozenset(compiler.columns),
+        values=tuple(sorted(kept)),
+        computed=computed,
+        columns=frozenset(compiler.columns).union(kept.keys() - computed, *map(lang.columns, computed.values())),
         unambiguous=all(_is_plain(item) for item in rule.sequence) and isinstance(rule.skip, Skip),
         length=sum(_fewest(item) for item in rule.sequence),
     ), tuple(compiler.list_columns)
@@ -238,7 +241,7 @@ class _Compiler:
 
     def _step(self, item: SequenceStep, path: str, without: Disjunction | None) -> Step:
         self._known = (*self._known, item.step)
-        condition = self._condition(item.where, f"{path}.where", self._known)
+        condition = self._condition(item.where, f"{path}.where", item.step)
         first = None
         if without is not None:  # it wins over the step, until that has taken an event
             (forbidden,) = without.alternatives
@@ -255,7 +258,7 @@ class _Compiler:
 
     def _repeated(self, step: Step, item: Repetition, path: str) -> Step:
         least, most = item.bounds
-        until = None if item.until is None else self._condition(item.until, f"{path}.until", self._known)
+        until = None if item.until is None else self._condition(item.until, f"{path}.until")
         inner = Contiguity.STRICT if item.consecutive else Contiguity.RELAXED_ANY if item.allow_combinations else None
         self.parts.append([item.contiguity.value, least, most, item.optional, step.greedy, inner, item.within])
         return replace(
@@ -271,15 +274,16 @@ class _Compiler:
         )
 
     def _without(self, item: Without, name: str, path: str) -> Step:
-        condition = self._condition(item.without, f"{path}.without", self._known)
+        condition = self._condition(item.without, f"{path}.without")
         contiguity = Contiguity.NOT_NEXT if item.directly else Contiguity.NOT_FOLLOWED_BY
         self.parts.append([contiguity, item.within])
         limit_ms = None if item.within is None else item.within + 1
         return Step(name, contiguity, condition, limit_ms=limit_ms, limit=WithinType.SINCE_STEP_BEFORE)
 
-    def _condition(self, text: str, path: str, steps: Sequence[str]) -> Disjunction:
-        """Return the condition as one on the event alone, and one that reads earlier events."""
-        simple, over_steps, list_columns = split_condition(text, path, self._names, tuple(steps))
+    def _condition(self, text: str, path: str, own: str = "") -> Disjunction:
+        """Return the condition as one on the event alone, and one that reads earlier events. ``own``: its step."""
+        later = self._all_steps[len(self._known) :]
+        simple, over_steps, list_columns = split_condition(text, path, self._names, self._known, own, later)
         self.list_columns += list_columns
         simple = _conjunction(self._where, simple)
         self.columns |= lang.columns(simple) | (frozenset() if over_steps is None else over_steps.columns)
@@ -304,29 +308,9 @@ def _fingerprint(rule: Rule, group_by: Sequence[str], compiler: _Compiler) -> st
     return hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
 
 
-def _captures(rule: Rule, columns: Mapping[str, Type], steps: Sequence[str]) -> tuple[Capture, ...]:
-    """Return each ``{step.column}`` of the message once. Names without a step are not included."""
-    return tuple(
-        Capture(f"{item.step}.{column}", steps.index(item.step), column, columns[column])
-        for item in flatten_steps(rule.sequence or ())
-        for column in columns
-        if f"{{{item.step}.{column}}}" in rule.then.message
-    )
-
-
-def check_captures(rule: Rule, columns: Mapping[str, Type]) -> None:
-    """Raise ``ExpressionError`` if the message has a ``{step.column}`` of an existing step and an unknown column."""
-    for item in flatten_steps(rule.sequence or ()):
-        start = rule.then.message.find(f"{{{item.step}.")
-        while start >= 0:
-            column, _, _ = rule.then.message[start + len(item.step) + 2 :].partition("}")
-            if column not in columns:
-                raise ExpressionError(
-                    f"events of {item.step} have no {column!r}",
-                    field="then.message",
-                    text=rule.then.message,
-                    start=start,
-                    length=len(item.step) + len(column) + 3,
-                    hint=f"there are {', '.join(sorted(columns))}",
-                )
-            start = rule.then.message.find(f"{{{item.step}.", start + 1)
+def _captures(rule: Rule, names: NameScope) -> tuple[Capture, ...]:
+    """Return each placeholder of the message that names a step, once."""
+    steps = tuple(item.step for item in flatten_steps(rule.sequence or ()))
+    own = [name for name in find_placeholders(rule.then.message) if name not in MESSAGE_FIELDS]
+    of_steps = [name for name in own if name not in rule.group_by and not {*_WORD.findall(name)}.isdisjoint(steps)]
+    return tuple(Capture(name, parse_read(name, "then.message", names, steps)) for name in dict.fromkeys(of_steps))

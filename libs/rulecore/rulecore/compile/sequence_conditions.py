@@ -7,8 +7,8 @@ event and the events that a partial match has taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from rulecore.language import Expr
 from rulecore.language.scope import OF_STEP, split_step_column
 from rulecore.lists.list_columns import ListColumn
 from streamcore.patterns.expressions import MatchFunction, MatchRead
-from streamcore.schema import BOOLEAN, Kind, Type
+from streamcore.schema import BOOLEAN, LONG, Kind, Type
 
 _AGGREGATES: Final = {
     "count": MatchFunction.COUNT,
@@ -27,7 +27,11 @@ _AGGREGATES: Final = {
     "min": MatchFunction.MIN,
     "max": MatchFunction.MAX,
     "avg": MatchFunction.MEAN,
+    "count_distinct": MatchFunction.COUNT_DISTINCT,
 }
+_KNOWN: Final = "count, sum, min, max, avg, first, last, count(distinct ...)"
+#: The name of a column that is computed from an event begins with it; no column of a stream is called so.
+_COMPUTED: Final = OF_STEP
 #: From how many rows on columns cost less than one row after the other.
 _FEWEST_ROWS: Final = 32
 
@@ -41,18 +45,44 @@ class RuleLeaf:
 
 
 @dataclass(frozen=True, slots=True)
-class StepCondition:
-    """An ``IterativeCondition``: an expression over columns of the event, and ``reads`` under their names. Equal ones
-    have equal hashes.
+class StepRead:
+    """What an expression reads of the events that a step has taken. ``of``: the type of the column that it is about.
 
-    ``types``: the types of the event's columns. ``read_types``: of each read, the name and the type of the column that
-    it is about, and the type of its value.
+    ``type``: that of its value. ``computed``: the expression over one event that gives the column; None for a field.
+    """
+
+    read: MatchRead
+    of: Type
+    type: Type
+    computed: Expr | None = None
+
+    def to_physical(self, value: Any) -> Any:
+        """Return a computed aggregate (``MatchRead.compute``) as a physical value of ``type``."""
+        if self.read.function is MatchFunction.MEAN and value is not None and self.of.kind is Kind.DECIMAL:
+            return float(Decimal(value).scaleb(-self.of.scale))
+        return value
+
+    def to_logical(self, value: Any) -> Any:
+        """Return a computed aggregate (``MatchRead.compute``) as a logical value."""
+        return lang.to_logical(self.to_physical(value), self.type)
+
+
+#: What an expression reads, by the names under which it does.
+Reads = Mapping[str, StepRead]
+
+
+@dataclass(frozen=True, slots=True)
+class StepCondition:
+    """An ``IterativeCondition``: an expression over columns of the event, and over what it reads of earlier events.
+    Equal ones have equal hashes.
+
+    ``types``: the types of the event's columns. ``step_reads``: a name and a read for each of ``reads``.
     """
 
     expr: Expr
     types: Mapping[str, Type]
     reads: tuple[MatchRead, ...]
-    read_types: tuple[tuple[str, Type, Type], ...]
+    step_reads: tuple[tuple[str, StepRead], ...]
 
     def __hash__(self) -> int:
         return hash((lang.fingerprint(self.expr), self.reads))
@@ -65,8 +95,8 @@ class StepCondition:
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
         """Return whether it is true. Values are physical (``streamcore.schema``)."""
         row: dict[str, object] = {name: lang.to_logical(candidate[name], kind) for name, kind in self.types.items()}
-        for (name, of, kind), read, value in zip(self.read_types, self.reads, matched, strict=True):
-            row[name] = _logical(read.function, value, of, kind)
+        for (name, read), value in zip(self.step_reads, matched, strict=True):
+            row[name] = read.to_logical(value)
         return lang.evaluate(self.expr, row) is True
 
     def holds_each(self, candidates: Mapping[str, Sequence[Any]], matched: Sequence[Sequence[Any]]) -> Sequence[bool]:
@@ -81,38 +111,44 @@ class StepCondition:
         from rulecore.language.columnar.compiler import evaluate_columns
 
         columns = [(name, kind, candidates[name]) for name, kind in self.types.items()]
-        for (name, of, kind), read, values in zip(self.read_types, self.reads, matched, strict=True):
-            if read.function is MatchFunction.MEAN and of.kind is Kind.DECIMAL:
-                scaled = [_logical(read.function, value, of, kind) for value in values]
-                columns.append((name, kind, scaled))
-            else:
-                columns.append((name, kind, values))
+        for (name, read), values in zip(self.step_reads, matched, strict=True):
+            is_scaled = read.read.function is MatchFunction.MEAN and read.of.kind is Kind.DECIMAL
+            columns.append((name, read.type, [*map(read.to_physical, values)] if is_scaled else values))
         for name, kind, values in columns:
             if kind.kind is Kind.DECIMAL and any(abs(v) >= 10**kind.precision for v in values if v is not None):
                 raise OverflowError(f"{name}: more than {kind.precision} digits")
         return [value is True for value in evaluate_columns(self.expr, columns)]
 
 
-def _logical(function: MatchFunction, value: Any, of: Type, kind: Type) -> Any:
-    """Return the logical value of an aggregate of physical values."""
-    if function is MatchFunction.MEAN and value is not None and of.kind is Kind.DECIMAL:
-        return float(Decimal(value).scaleb(-of.scale))
-    if function is MatchFunction.COUNT:
-        return int(value)
-    return lang.to_logical(value, kind)
+def parse_condition(text: str, path: str, scope: lang.Scope, own: str, limits: lang.ExpressionLimits) -> Expr:
+    """Return a condition of a sequence as its author wrote it. ``path``: the entry, for errors.
+
+    ``own``: the step whose event the condition is about, empty for ``without`` and ``until``: outside of aggregates,
+    ``first`` and ``last`` its columns are those of the event.
+    """
+    parsed = lang.parse(text, scope, field=path, limits=limits, expect=BOOLEAN)
+    if not own:
+        return parsed
+    prefix = f"{own}{OF_STEP}"
+    places: dict[Expr, Expr] = {aggregate: aggregate for aggregate in lang.aggregates(parsed)}
+    for node in lang.walk(parsed):
+        if isinstance(node, lang.ColumnRef) and node.name.startswith(prefix):
+            places[node] = lang.ColumnRef(name=node.name.removeprefix(prefix), type=node.type)
+    return lang.replace_parts(parsed, places)
 
 
 def split_condition(
-    text: str, path: str, names: NameScope, steps: tuple[str, ...]
+    text: str, path: str, names: NameScope, steps: tuple[str, ...], own: str = "", later: tuple[str, ...] = ()
 ) -> tuple[Expr | None, StepCondition | None, Sequence[ListColumn]]:
     """Return the part of a condition on the event alone, that on earlier events, and the columns that lists give.
 
-    ``path``: the entry, for errors. ``steps``: the steps that the condition may read. A part is None if there is none.
+    ``path``: the entry, for errors. ``steps``: the steps that the condition may read. ``own``: see ``parse_condition``.
+    ``later``: the steps that come after it. A part is None if there is none.
     """
-    scope = lang.Scope(names.columns, lists=names.lists).with_steps(steps)
-    parsed = lang.parse(text, scope, field=path, limits=names.limits, expect=BOOLEAN)
-    simple = [term for term in lang.conjuncts(parsed) if not _reads_steps(term)]
-    over_steps = [term for term in lang.conjuncts(parsed) if _reads_steps(term)]
+    scope = lang.Scope(names.columns, lists=names.lists).with_steps(steps, later)
+    parsed = parse_condition(text, path, scope, own, names.limits)
+    simple = [term for term in lang.conjuncts(parsed) if not reads_steps(term)]
+    over_steps = [term for term in lang.conjuncts(parsed) if reads_steps(term)]
     compiled = compile_expr(_join_with_and(simple)) if simple else None
     return (
         None if compiled is None else compiled.expr,
@@ -125,7 +161,8 @@ def _join_with_and(terms: Sequence[Expr]) -> Expr:
     return terms[0] if len(terms) == 1 else lang.And(terms=tuple(terms))
 
 
-def _reads_steps(expr: Expr) -> bool:
+def reads_steps(expr: Expr) -> bool:
+    """Return whether an expression reads the events of a step."""
     return bool(lang.aggregates(expr)) or any(OF_STEP in name for name in lang.columns(expr))
 
 
@@ -134,55 +171,119 @@ def _step_condition(expr: Expr, text: str, path: str, names: NameScope) -> StepC
         raise ExpressionError(
             "a list beside an earlier step", field=path, text=text, hint="join the two conditions by and, not by or"
         )
-    reads, replaced = find_reads(expr, names.columns, text, path)
-    expr = lang.normalize(lang.replace_aggregates(expr, replaced))
+    reads, places = find_reads(expr, text, path)
+    expr = lang.normalize(lang.replace_parts(expr, places))
     types = {name: names.columns[name] for name in sorted(lang.columns(expr) - {*reads})}
-    read_types = tuple((name, of, kind) for name, (_, of, kind) in reads.items())
-    return StepCondition(expr, types, tuple(read for read, _, _ in reads.values()), read_types)
+    return StepCondition(expr, types, tuple(one.read for one in reads.values()), tuple(reads.items()))
 
 
-#: By name: what is read, the type of the column that it is about, and the type of its value.
-Reads = Mapping[str, tuple[MatchRead, Type, Type]]
-
-
-def find_reads(
-    expr: Expr, columns: Mapping[str, Type], text: str, path: str
-) -> tuple[Reads, Mapping[lang.AggregateCall, str]]:
-    """Return what an expression reads of earlier events, and the name of the read that replaces each aggregate.
+def find_reads(expr: Expr, text: str, path: str) -> tuple[Reads, Mapping[Expr, Expr]]:
+    """Return what an expression reads of earlier events, and for each part that reads the column that replaces it.
 
     ``text`` and ``path``: of the condition, for errors.
     """
-    reads: dict[str, tuple[MatchRead, Type, Type]] = {}
-    replaced: dict[lang.AggregateCall, str] = {}
-    for call in lang.aggregates(expr):
-        argument = call.argument
-        if not isinstance(argument, lang.ColumnRef) or call.function not in _AGGREGATES:
-            known = ", ".join([*_AGGREGATES, "first", "last"])
-            raise ExpressionError(
-                f"{call.function} of an earlier step", field=path, text=text, hint=f"there are {known} of step.column"
-            )
-        step, _, column = argument.name.partition(OF_STEP)
-        if column == "" and call.function != "count":
-            raise ExpressionError(
-                f"{call.function}({step})", field=path, text=text, hint=f"write such as {call.function}({step}.column)"
-            )
-        name = f"{call.function}({argument.name})"
-        reads[name] = MatchRead(step, _AGGREGATES[call.function], column), argument.type, call.type
-        replaced[call] = name
-    outside = lang.columns(lang.replace_aggregates(expr, replaced)) - {*reads}
-    for name in sorted(outside):
-        if of_step := split_step_column(name):
-            function, step, column = of_step
-            kind = columns[column]
-            reads[name] = MatchRead(step, MatchFunction(function or "last"), column), kind, kind
-    return reads, replaced
+    reads: dict[str, StepRead] = {}
+    places: dict[Expr, Expr] = {}
+    for part in dict.fromkeys(_reading_parts(expr)):
+        found = _aggregate_read(part, text, path) if isinstance(part, lang.AggregateCall) else _column_read(part)
+        plain = part.argument if isinstance(part, lang.AggregateCall) else part
+        name = plain.name if isinstance(plain, lang.ColumnRef) else f"{found.read.step}{OF_STEP}{found.read.column}"
+        if isinstance(part, lang.AggregateCall):
+            name = f"{part.function}({name})"
+        elif not isinstance(plain, lang.ColumnRef):
+            name = f"{found.read.function}({name})"
+        reads[name] = found
+        places[part] = lang.ColumnRef(name=name, type=found.type)
+    return reads, places
+
+
+def _reading_parts(expr: Expr) -> Iterator[Expr]:
+    """Yield the aggregates, and outside of them the columns of steps, or their members instead of structs."""
+    if isinstance(expr, lang.AggregateCall) or _column_of(expr) is not None:
+        yield expr
+        return
+    for child in expr.children:
+        yield from _reading_parts(child)
+
+
+def _column_of(expr: Expr) -> lang.ColumnRef | None:
+    """Return the column of a step of which this is a member, or which it is."""
+    while isinstance(expr, lang.MemberOf):
+        expr = expr.operand
+    return expr if isinstance(expr, lang.ColumnRef) and split_step_column(expr.name) is not None else None
+
+
+def _column_read(part: Expr) -> StepRead:
+    """Return the read of ``step.column``, of ``first`` or ``last`` of it, or of a member."""
+    column = _column_of(part)
+    assert column is not None
+    function, step, name = split_step_column(column.name) or ("", "", "")
+    of_event = lang.replace_parts(part, {column: lang.ColumnRef(name=name, type=column.type)})
+    return _read(MatchFunction(function or "last"), step, of_event, part.type)
+
+
+def _read(function: MatchFunction, step: str, of_event: Expr, kind: Type) -> StepRead:
+    """Return the read of an expression over the columns of one event."""
+    if isinstance(of_event, lang.ColumnRef):
+        return StepRead(MatchRead(step, function, of_event.name), of_event.type, kind)
+    computed = lang.normalize(of_event)
+    return StepRead(MatchRead(step, function, f"{_COMPUTED}{lang.render(computed)}"), computed.type, kind, computed)
+
+
+def _aggregate_read(call: lang.AggregateCall, text: str, path: str) -> StepRead:
+    function, argument = call.function, call.argument
+    if function not in _AGGREGATES:
+        raise ExpressionError(
+            f"{function} of an earlier step", field=path, text=text, hint=f"there are {_KNOWN} of step.column"
+        )
+    if argument is None:
+        raise ExpressionError("count(*) in a sequence", field=path, text=text, hint="write count(step)")
+    names = lang.columns(argument)
+    steps = sorted({name.partition(OF_STEP)[0] for name in names})
+    if len(steps) != 1:
+        read = f"reads {' and '.join(steps)}" if steps else "reads no step"
+        hint = "an aggregate is over the events of one step, such as sum(step.column)"
+        raise ExpressionError(f"{lang.render(call)} {read}", field=path, text=text, hint=hint)
+    (step,) = steps
+    if step in names:
+        if function == "count" and isinstance(argument, lang.ColumnRef):
+            return StepRead(MatchRead(step, MatchFunction.COUNT), LONG, call.type)
+        raise ExpressionError(
+            f"{lang.render(call)}: {step} is a step, no value",
+            field=path,
+            text=text,
+            hint=f"write such as {function}({step}.column)",
+        )
+    places: dict[Expr, Expr] = {
+        node: lang.ColumnRef(name=node.name.partition(OF_STEP)[2], type=node.type)
+        for node in lang.walk(argument)
+        if isinstance(node, lang.ColumnRef)
+    }
+    return _read(_AGGREGATES[function], step, lang.replace_parts(argument, places), call.type)
+
+
+def parse_read(text: str, path: str, names: NameScope, steps: tuple[str, ...]) -> StepRead:
+    """Return the read that a text is: ``step.column``, a member of it, or an aggregate of the events of a step.
+
+    ``path``: the entry, for errors.
+    """
+    scope = lang.Scope(names.columns).with_steps(steps)
+    scope = replace(scope, columns={name: kind for name, kind in scope.columns.items() if OF_STEP in name})
+    parsed = lang.parse(text, scope, field=path, limits=names.limits, expect=None)
+    if not isinstance(parsed, lang.AggregateCall) and _column_of(parsed) is None:
+        hint = "write such as step.column, sum(step.column), count(step)"
+        raise ExpressionError("neither a column of a step nor an aggregate of one", field=path, text=text, hint=hint)
+    reads, _ = find_reads(parsed, text, path)
+    (found,) = reads.values()
+    return found
 
 
 def read_values(reads: Reads, matched: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, object]:
     """Return the logical value of each read. ``matched``: by step, its events with physical values by column."""
-    values: dict[str, object] = {}
-    for name, (read, of, kind) in reads.items():
-        events = matched.get(read.step, ())
-        found = read.compute([event[read.column] for event in events] if read.column else events)
-        values[name] = _logical(read.function, found, of, kind)
-    return values
+    return {name: one.to_logical(compute_read(one.read, matched)) for name, one in reads.items()}
+
+
+def compute_read(read: MatchRead, matched: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
+    """Return what is read of the events of a match (see ``read_values``)."""
+    events = matched.get(read.step, ())
+    return read.compute([event[read.column] for event in events] if read.column else events)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rulecore.documents.rule import Rule
-from rulecore.documents.rule_kinds import MAX_SIGNALS
+from rulecore.documents.rule_kinds import MAX_SIGNALS, StepContiguity
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -48,6 +48,26 @@ def _adapt_definitions(definitions: _Schema) -> None:
         {"$ref": f"#/$defs/{name}"} for name in ("TumblingSpec", "SlidingSpec")
     ]
     definitions["Effective"]["anyOf"] = [_present("from"), _present("to")]
+    _adapt_steps(definitions)
+
+
+def _adapt_steps(definitions: _Schema) -> None:
+    """Add ``{next: NAME}`` and the like, and ``at_least`` and ``at_most``."""
+    step, times = definitions["SequenceStep"], definitions["StepTimes"]
+    step["required"].remove("step")
+    name = step["properties"]["step"]
+    step["properties"] |= {word.value: {**name, "title": word.value} for word in StepContiguity}
+    step["oneOf"] = [{"required": [word]} for word in ("step", *(word.value for word in StepContiguity))]
+    step["dependentSchemas"] = {word.value: _absent("contiguity") for word in StepContiguity}
+    times["properties"] |= {"at_least": times["properties"]["min"], "at_most": times["properties"]["max"]}
+    times["required"].remove("min")
+    times["oneOf"] = [{"required": ["min"]}, {"required": ["at_least"]}, _only("at_most", "min", "at_least")]
+    times["not"] = {"required": ["max", "at_most"]}
+
+
+def _only(name: str, *others: str) -> _Schema:
+    """Return the schema of a document with an entry and without others."""
+    return {"required": [name], "not": {"anyOf": [{"required": [other]} for other in others]}}
 
 
 def _kind_conditions() -> _Schema:
@@ -77,8 +97,8 @@ def _kind_conditions() -> _Schema:
 def _common_conditions() -> list[_Schema]:
     """Return the conditions on rules of all kinds.
 
-    ``skip`` is for sequences and ``emit: final`` for windows; a sequence begins with a step; ``group_by`` names no
-    column twice.
+    ``skip`` is for sequences and ``emit: final`` for windows; a sequence does not begin with a ``without``;
+    ``group_by`` names no column twice.
     """
     window = {
         "allOf": [_absent("sequence", "expect", "score"), _NO_FEATURES, {"properties": {"within": {"type": "object"}}}]
@@ -88,7 +108,12 @@ def _common_conditions() -> list[_Schema]:
     return [
         {"if": final, "then": {"allOf": [window, _present("within")]}},
         {"if": skips, "then": _present("sequence")},
-        {"properties": {"sequence": {"prefixItems": [{"required": ["step"]}]}, "group_by": {"uniqueItems": True}}},
+        {
+            "properties": {
+                "sequence": {"prefixItems": [{"not": {"required": ["without"]}}]},
+                "group_by": {"uniqueItems": True},
+            }
+        },
     ]
 
 

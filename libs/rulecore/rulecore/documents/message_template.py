@@ -53,8 +53,16 @@ def shorten(text: str) -> str:
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
 
 
-def parse_template(text: str, known: Collection[str]) -> MessageTemplate:
-    """Parse a template. Raise ``ExpressionError`` (field ``then.message``) for a single brace or an unknown name."""
+def find_placeholders(text: str) -> tuple[str, ...]:
+    """Return the names of the placeholders in order, with repetitions, whether they are known or not."""
+    return tuple(match[1] for match in _TOKEN.finditer(text) if match[1] is not None)
+
+
+def parse_template(text: str, known: Collection[str], more: str = "") -> MessageTemplate:
+    """Parse a template. Raise ``ExpressionError`` (field ``then.message``) for a single brace or an unknown name.
+
+    ``more``: what else is known, for the error.
+    """
     parts = [""]
     end = 0
     for match in _TOKEN.finditer(text):
@@ -66,15 +74,15 @@ def parse_template(text: str, known: Collection[str]) -> MessageTemplate:
             hint = "write {{ or }} for a brace itself"
             raise ExpressionError(f"a stray {match[0]}", field=_FIELD, text=text, start=match.start(), hint=hint)
         else:
-            parts += [_check_known(match[1], text, match.start(), known), ""]
+            parts += [_check_known(match[1], text, match.start(), known, more), ""]
     parts[-1] += text[end:]
     return MessageTemplate(tuple(parts))
 
 
-def _check_known(name: str, text: str, start: int, known: Collection[str]) -> str:
+def _check_known(name: str, text: str, start: int, known: Collection[str], more: str) -> str:
     if name in known:
         return name
-    hint = f"known here: {', '.join('{' + n + '}' for n in sorted(known))}"
+    hint = f"known here: {', '.join('{' + n + '}' for n in sorted(known))}{more}"
     raise ExpressionError(
         f"unknown name {{{name}}}", field=_FIELD, text=text, start=start, length=len(name) + 2, hint=hint
     )

@@ -424,7 +424,12 @@ def _check_feature(rule: Rule) -> None:
 
 
 def _check_sequence(rule: Rule) -> None:
-    _reject_entries(rule, "having", "expect", "score", "features")
+    _reject_entries(rule, "having", "expect", "score")
+    if rule.features:
+        raise ValueError(
+            "features: a sequence has none; a step compares its event with events that the sequence has taken, "
+            "such as amount > 3 * avg(small.amount)"
+        )
     if not rule.group_by:
         raise ValueError("a sequence needs group_by, the columns whose values its events have in common")
     if not isinstance(rule.within, SequenceSpan):

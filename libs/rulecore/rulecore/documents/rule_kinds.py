@@ -29,12 +29,32 @@ class StepContiguity(enum.StrEnum):
 
 
 class StepTimes(DocumentModel):
-    """From ``min`` to ``max`` times; without ``max`` any number of times from ``min`` on."""
+    """From ``min`` to ``max`` times; without ``max`` any number of times from ``min`` on.
+
+    ``{at_least: 3}`` is short for ``{min: 3}``, and ``{at_most: 3}`` for ``{min: 1, max: 3}``.
+    """
+
+    accepted_entries: ClassVar = ("at_least", "at_most")
 
     min: Annotated[int, Field(ge=0, le=MAX_TIMES), Field(description="Fewest events; 0 makes the step optional.")]
     max: Annotated[int | None, Field(ge=1, le=MAX_TIMES), Field(description="Most events; without it any number.")] = (
         None
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_words(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        found = dict(value)
+        for word, entry in (("at_least", "min"), ("at_most", "max")):
+            if word in found and entry in found:
+                raise ValueError(f"times: write one of {word} and {entry}, which are the same")
+            if word in found:
+                found[entry] = found.pop(word)
+        if "at_most" in value:
+            found.setdefault("min", 1)
+        return found
 
     @model_validator(mode="after")
     def _check_order(self) -> StepTimes:

@@ -17,6 +17,7 @@ from rulecore.alerts.alerts import AlertContext, event_alert
 from rulecore.compile.feature import CompiledFeature
 from rulecore.compile.overrides import as_live, without_suppression
 from rulecore.compile.rule import CompiledRule
+from rulecore.compile.sequence_conditions import parse_condition, reads_steps
 from rulecore.documents.rule import RuleKind
 from rulecore.documents.rule_kinds import SequenceStep, StepGroup, flatten_steps
 from rulecore.documents.yaml_reader import Json
@@ -24,7 +25,6 @@ from rulecore.explain.condition import explain_condition
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
 from rulecore.firing import Origin
 from rulecore.language import Expr, ListType, Scope
-from rulecore.language.scope import OF_STEP
 from rulecore.language.types import Value
 from rulecore.streams import RuleInput
 from streamcore.offsets import PARTITIONS_PER_TOPIC
@@ -86,17 +86,27 @@ def _feature_types(rule: CompiledRule) -> Mapping[str, Type]:
 
 def _sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
     """Return the conditions of a sequence's entries on single events; what reads earlier steps is left out."""
+    found: dict[str, Expr] = {}
+    for name, expr in sequence_conditions(rule, scope).items():
+        simple = tuple(term for term in lang.conjuncts(expr) if not reads_steps(term))
+        if simple:
+            found[name] = simple[0] if len(simple) == 1 else lang.And(terms=simple)
+    return found
+
+
+def sequence_conditions(rule: CompiledRule, scope: Scope) -> dict[str, Expr]:
+    """Return the conditions of a sequence's steps and ``without``, with what they read of earlier steps, by name."""
     items = rule.rule.sequence or ()
     with_steps = scope.with_steps(tuple(step.step for step in flatten_steps(items)))
     found: dict[str, Expr] = {}
-    flat = [inner for item in items for inner in (item.group if isinstance(item, StepGroup) else (item,))]
-    for number, item in enumerate(flat):
-        name = f"step {item.step}" if isinstance(item, SequenceStep) else f"without after item {number}"
-        text = item.where if isinstance(item, SequenceStep) else item.without
-        terms = lang.conjuncts(lang.parse(text, with_steps, field="where"))
-        simple = tuple(t for t in terms if not lang.aggregates(t) and not any(OF_STEP in c for c in lang.columns(t)))
-        if simple:
-            found[name] = simple[0] if len(simple) == 1 else lang.And(terms=simple)
+    after = ""
+    for item in [inner for one in items for inner in (one.group if isinstance(one, StepGroup) else (one,))]:
+        if isinstance(item, SequenceStep):
+            after = item.step
+            name, text, own = f"step {after}", item.where, after
+        else:
+            name, text, own = f"without after {after}", item.without, ""
+        found[name] = parse_condition(text, "where", with_steps, own, lang.ExpressionLimits())
     return found
 
 

@@ -94,14 +94,32 @@ class MatchTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialTrace:
+    """The beginning of a match of a sequence that came no further; without ``events`` none began.
+
+    ``end_ms``: when it ended, or the time of the latest event if it waits. ``waited_for``: the steps that could have
+    taken a next event; none if only a quiet time was missing. ``ended``: how it ended. ``missed``: the events that came
+    closest to going on, or ended it, each with the conditions that decided.
+    """
+
+    start_ms: int
+    end_ms: int
+    events: tuple[EventTrace, ...]
+    waited_for: tuple[str, ...]
+    ended: str
+    missed: tuple[EventTrace, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of a rule. ``verdict``: one sentence.
 
     ``alerts``: all alerts that the events raise, as JSON objects, in order. ``in_question``: those that the question is
     about; ``fired``: whether there are any. ``event``: the event in question. ``events``: the latest events of the key
     that satisfy a condition. ``windows``: the windows that the question is about. ``matches``: those of a sequence for
-    the latest alerts in question. ``looked_at``: the number of events; ``satisfied``: the number of those that satisfy
-    ``where`` (or any condition). ``rejected``: if none does, the clauses that events do not satisfy.
+    the latest alerts in question; without such alerts ``partials``, the beginnings that came furthest. ``looked_at``:
+    the number of events; ``satisfied``: the number of those that satisfy ``where`` (or any condition).
+    ``rejected``: if none does, the clauses that events do not satisfy.
     """
 
     rule: CompiledRule
@@ -113,6 +131,7 @@ class Explanation:
     events: tuple[EventTrace, ...] = ()
     windows: tuple[WindowTrace, ...] = ()
     matches: tuple[MatchTrace, ...] = ()
+    partials: tuple[PartialTrace, ...] = ()
     looked_at: int = 0
     satisfied: int = 0
     rejected: tuple[RejectedClause, ...] = ()

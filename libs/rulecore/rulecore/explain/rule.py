@@ -70,7 +70,11 @@ def explain_rule(
     from rulecore.explain.sequences import trace_matches  # imports the group of sequences, which takes time
 
     matches = trace_matches(rule, source, events, question.closing_ms, found.in_question, lists)
-    return replace(found, matches=tuple(matches))
+    if found.in_question or not events.height:
+        return replace(found, matches=tuple(matches))
+    from rulecore.explain.partial_matches import trace_partials
+
+    return replace(found, partials=trace_partials(rule, source, events, question, lists))
 
 
 def _signal_conditions(

@@ -41,7 +41,16 @@ from rulecore.language.physical import to_logical, to_physical
 from rulecore.language.reference.evaluator import evaluate
 from rulecore.language.render import render
 from rulecore.language.scope import ListType, Scope
-from rulecore.language.traversal import aggregates, columns, conjuncts, lists, rebuild, replace_aggregates
+from rulecore.language.traversal import (
+    aggregates,
+    columns,
+    conjuncts,
+    lists,
+    rebuild,
+    replace_aggregates,
+    replace_parts,
+    walk,
+)
 
 __all__ = [
     "AggregateCall",
@@ -82,6 +91,8 @@ __all__ = [
     "rebuild",
     "render",
     "replace_aggregates",
+    "replace_parts",
     "to_logical",
     "to_physical",
+    "walk",
 ]

@@ -41,6 +41,7 @@ class Scope:
     ``columns``. ``aggregates``: whether aggregates are allowed. ``where`` may use the event's columns; ``having`` may
     use the columns of ``group_by``, and aggregates of the event's columns. ``steps``: the steps of a sequence whose
     events the expression may read, as ``step.column`` (of the last one), ``first``, ``last`` and aggregates.
+    ``later_steps``: those that come after the expression, for errors.
     ``secrets``: the file of each key that ``secret('name')`` may name. ``more_aggregates``: names of
     aggregates that are accepted, too.
     """
@@ -52,12 +53,15 @@ class Scope:
     steps: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
     more_aggregates: tuple[str, ...] = ()
+    later_steps: tuple[str, ...] = ()
 
-    def with_steps(self, steps: tuple[str, ...]) -> Scope:
-        """Return the scope of a condition of a sequence, which may read the events of these steps."""
+    def with_steps(self, steps: tuple[str, ...], later: tuple[str, ...] = ()) -> Scope:
+        """Return the scope of a condition of a sequence, which may read the events of these steps. ``later``: those
+        after it."""
         of_steps = {f"{step}{OF_STEP}{name}": kind for step in steps for name, kind in self.columns.items()}
         arguments = of_steps | dict.fromkeys(steps, LONG)
-        return replace(self, columns={**self.columns, **of_steps}, aggregates=True, arguments=arguments, steps=steps)
+        columns = {**self.columns, **of_steps}
+        return replace(self, columns=columns, aggregates=True, arguments=arguments, steps=steps, later_steps=later)
 
     @classmethod
     def of_event(cls, schema: StreamSchema) -> Scope:

@@ -8,7 +8,7 @@
 
 An expression is a value: it is evaluated for one event and one partial match at a time. Nulls are those of SQL: an
 operation on null is null, ``true | null`` is true, and a condition that is null does not hold. A division by zero is
-null. Aggregates of ``matched`` leave out nulls; without values ``count`` is 0 and the others are null.
+null. Aggregates of ``matched`` leave out nulls; without values the counts are 0 and the others are null.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class MatchFunction(enum.StrEnum):
     FIRST = "first"
     LAST = "last"
     COUNT = "count"
+    COUNT_DISTINCT = "count_distinct"
     SUM = "sum"
     MIN = "min"
     MAX = "max"
@@ -66,6 +67,8 @@ class MatchRead:
         if self.function is MatchFunction.COUNT:
             return len(values) if not self.column else sum(value is not None for value in values)
         known = [value for value in values if value is not None]
+        if self.function is MatchFunction.COUNT_DISTINCT:
+            return len(set(known))
         if not known:
             return None
         match self.function:
@@ -344,6 +347,10 @@ class MatchedStep:
     def count(self, column: str = "") -> MatchExpression:
         """Return the number of events, or of values of a column that are not null."""
         return self._read(MatchFunction.COUNT, column)
+
+    def count_distinct(self, column: str) -> MatchExpression:
+        """Return the number of different values of a column that are not null."""
+        return self._read(MatchFunction.COUNT_DISTINCT, column)
 
     def _read(self, function: MatchFunction, column: str) -> MatchExpression:
         return _rebuild(MatchRead(self.step, function, column))

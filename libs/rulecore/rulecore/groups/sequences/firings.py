@@ -10,6 +10,8 @@ import orjson
 
 from rulecore.compile.rule import CompiledRule
 from rulecore.compile.sequence import COUNT, DURATION, ENDED, STARTED, TIMED_OUT
+from rulecore.compile.sequence_conditions import compute_read
+from rulecore.documents.rule_kinds import Without
 from rulecore.firing import FiringTime, Origin, RuleFiring
 from rulecore.groups.sequences.ids import required_sequence
 from rulecore.language.types import Value
@@ -30,13 +32,14 @@ class MatchedEvent:
 
 @dataclass(frozen=True, slots=True)
 class SequenceMatch:
-    """A match: its events in order, and its time ``end_ms``: that of the last event, or the end of a quiet time.
+    """A match: its events in order, and the time ``certain_ms`` at which it is certain: that of its last event, the end
+    of a quiet time, or the end of the partial matches that it waited for, because they began before it.
 
     ``timed_out``: it is a partial match whose time was over then.
     """
 
     events: Sequence[MatchedEvent]
-    end_ms: int
+    certain_ms: int
     timed_out: bool = False
 
 
@@ -53,15 +56,25 @@ def to_firing(
         rule=rule,
         key=key,
         mark=_mark(rule, match, origins),
-        time_ms=match.end_ms,
+        time_ms=match.certain_ms,
         start_ms=first.event_ms,
-        end_ms=match.end_ms,
+        end_ms=find_end(rule, match),
         timing=FiringTime.FINAL,
         row=None,
         values=_values(rule, match),
         incomplete=last.event_ms - required_sequence(rule).span_ms <= since_ms,
         events=origins,
+        steps=tuple(required_sequence(rule).automaton.steps[event.step] for event in match.events),
     )
+
+
+def find_end(rule: CompiledRule, match: SequenceMatch) -> int:
+    """Return the time of the last event of a match, or the end of the quiet time after it; of a partial match whose
+    time was over, the end of that time."""
+    if match.timed_out:
+        return match.certain_ms
+    quiet = (rule.rule.sequence or ())[-1]
+    return match.events[-1].event_ms + ((quiet.within or 0) if isinstance(quiet, Without) else 0)
 
 
 def _mark(rule: CompiledRule, match: SequenceMatch, origins: Sequence[Origin]) -> tuple[int, ...]:
@@ -81,6 +94,7 @@ def _mark(rule: CompiledRule, match: SequenceMatch, origins: Sequence[Origin]) -
 
 def _values(rule: CompiledRule, match: SequenceMatch) -> dict[str, Value]:
     """Return the values of the alert: count, times and captured values."""
+    steps = required_sequence(rule).automaton.steps
     started, ended = match.events[0].event_ms, match.events[-1].event_ms
     values: dict[str, Value] = {
         COUNT: len(match.events),
@@ -89,7 +103,10 @@ def _values(rule: CompiledRule, match: SequenceMatch) -> dict[str, Value]:
         ENDED: ended,
         TIMED_OUT: match.timed_out,
     }
-    last_of_step = {event.step: event.values for event in match.events}
-    for capture in required_sequence(rule).captures:
-        values[capture.name] = last_of_step.get(capture.step, {}).get(capture.column)
+    captures = required_sequence(rule).captures
+    taken: dict[str, list[Mapping[str, Value]]] = {}
+    for event in match.events if captures else ():
+        taken.setdefault(steps[event.step], []).append(event.values)
+    for capture in captures:
+        values[capture.name] = capture.read.to_physical(compute_read(capture.read.read, taken))
     return values

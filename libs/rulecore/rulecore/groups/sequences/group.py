@@ -8,7 +8,7 @@ key. What waits for a time that the watermark passes matches or ends. The packag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +27,8 @@ from rulecore.groups.sequences.event_buffer import CONDITIONS, EventBuffer, valu
 from rulecore.groups.sequences.event_roles import RoleTable, family_roles
 from rulecore.groups.sequences.firings import MatchedEvent, SequenceMatch, to_firing
 from rulecore.groups.sequences.ids import SequenceIds, required_sequence
+from rulecore.language import Expr
+from rulecore.language.columnar.compiler import to_polars
 from rulecore.matching.matcher import EventMatcher, EventMatches
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse, key_bytes_at_most, size_by_group
@@ -41,6 +43,23 @@ from streamcore.state import HASH, KeyValueTable, StateTable
 #: A partial match, and an event that it has taken, without their text.
 PARTIAL_BYTES: Final = 300
 NODE_BYTES: Final = 220
+
+
+#: The events of a partial match: of each partition, offset and the number of the step that took it.
+Chain = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedMoment:
+    """What there is after time has advanced to ``ms``, or after an event (``place``: partition and offset) was taken.
+
+    ``partials``: each with the number of its state. ``matches``: those that have become certain.
+    """
+
+    ms: int
+    place: tuple[int, int] | None
+    partials: Mapping[Chain, int]
+    matches: Sequence[Chain]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +104,7 @@ class SequenceGroup:
         self._condition_numbers = np.empty(0, np.int32)  # of ``_conditions``, from ``SequenceIds``
         self._matcher: EventMatcher[SequenceCondition] = EventMatcher(())
         self._roles = RoleTable.build(())
+        self._computed: Mapping[str, Expr] = {}  # columns of events that are no field
         self._values: tuple[str, ...] = ()  # the columns that are kept of events in partial matches
         self._buffered: tuple[str, ...] = ()  # and those that are kept of waiting events
         self._dropped = {"events_dropped": 0}
@@ -108,14 +128,16 @@ class SequenceGroup:
         removed = ids.keep_families(automata, seen)
         ids.write(memory, str(self.group))
         self._values = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.values}))
-        values = {name: self._dtypes[name] for name in self._values}
+        self._computed = {n: expr for rule in rules for n, expr in required_sequence(rule).computed.items()}
+        dtypes = self._dtypes | {name: polars_type(expr.type) for name, expr in self._computed.items()}
+        values = {name: dtypes[name] for name in self._values}
         self.engine.set_patterns(automata, timed_out, ids.families)  # first: deadlines of loaded partials are theirs
         self.store.keep_values(self._origin | values)  # before others are dropped: it takes the values of loaded events
         self.engine.divide(removed)
         self.store.keep(automata.keys() | ids.families.keys())
         iterative = {c for one in self._sequences.values() for i in one.automaton.iterative.values() for c in i.columns}
         self._buffered = tuple(sorted(iterative | {*self._values}))
-        self.buffer.keep(ids.conditions.values(), {name: self._dtypes[name] for name in self._buffered})
+        self.buffer.keep(ids.conditions.values(), {name: dtypes[name] for name in self._buffered})
         conditions = {c.fingerprint: c for rule in rules for c in required_sequence(rule).conditions}
         self._conditions = tuple(conditions)
         self._condition_numbers = np.array([ids.conditions[f] for f in conditions], np.int32)
@@ -152,7 +174,7 @@ class SequenceGroup:
     def _buffer_rows(self, frame: pl.DataFrame, matches: EventMatches) -> pl.DataFrame:
         """Return the rows for the buffer, one per matching event. The matches are ordered by row."""
         rows, first = np.unique(matches.row, return_index=True)
-        events = frame[rows]
+        events = with_computed(frame[rows], self._computed)
         offsets = pa.array(np.append(first, len(matches.row)), pa.int64())
         conditions = pa.LargeListArray.from_arrays(offsets, pa.array(self._condition_numbers[matches.rule]))
         keys = events.select(self.buffer.keys)
@@ -191,6 +213,38 @@ class SequenceGroup:
         matches = self.engine.run(self._batch(passed) if passed.height else None, before_ms)
         self._dropped["events_dropped"] += self.buffer.limit_fresh(self.settings.events)
         return matches
+
+    def replay(self, context: CutContext) -> Iterator[ReplayedMoment]:
+        """Process the events of a cut one by one; for explanations of one rule and key."""
+        before_ms = context.next_watermark_ms
+        self.store.resolve()
+        passed = self.buffer.release(before_ms)
+        batch = self._batch(passed) if passed.height else None
+        for n, ms in enumerate([] if batch is None else batch.event_ms.tolist()):
+            assert batch is not None
+            yield self._moment(ms, None, self.engine.run(None, ms))
+            own, here = batch.events == n, slice(n, n + 1)
+            event = PatternEvents(
+                batch.key_slots[here],
+                batch.event_ms[here],
+                batch.values[here],
+                batch.patterns[own],
+                batch.events[own] - n,
+                batch.bits[own],
+            )
+            place = (int(batch.values[PARTITION][n]), int(batch.values[OFFSET][n]))
+            yield self._moment(ms, place, self.engine.run(event, ms))
+        yield self._moment(before_ms, None, self.engine.run(None, before_ms))
+
+    def _moment(self, ms: int, place: tuple[int, int] | None, matches: Sequence[Match]) -> ReplayedMoment:
+        found = [tuple((e.partition, e.offset, e.step) for e in self.matched(match).events) for match in matches]
+        partials = [partial for run in self.store.read(self.store.find(self.store.codes())) for partial in run]
+        nodes = self.store.nodes
+        places = {
+            tuple((nodes.values[PARTITION][n], nodes.values[OFFSET][n], int(nodes.step[n])) for n in chain): state
+            for chain, state in ((nodes.chain(partial.node), partial.state) for partial in partials)
+        }
+        return ReplayedMoment(ms, place, places, found)
 
     def _batch(self, passed: pl.DataFrame) -> PatternEvents:
         """Return events in order of (key slot, time, partition, offset), with their roles in the sequences."""
@@ -298,6 +352,13 @@ class SequenceGroup:
         return self.store.events if name.startswith("taken:") else self.store.partials
 
 
+def with_computed(events: pl.DataFrame, computed: Mapping[str, Expr]) -> pl.DataFrame:
+    """Return events with columns that are computed of each, by name."""
+    if not computed:
+        return events
+    return events.with_columns(to_polars(expr).alias(name) for name, expr in computed.items())
+
+
 def _rules_by_sequence(rules: Sequence[CompiledRule], ids: SequenceIds) -> dict[int, _SequenceRules]:
     """Return the rules by the number of their sequence, which rules of equal structure share."""
     by_fingerprint: dict[str, list[CompiledRule]] = {}
@@ -317,4 +378,4 @@ def _rules_by_sequence(rules: Sequence[CompiledRule], ids: SequenceIds) -> dict[
 def _values(rules: Sequence[CompiledRule]) -> tuple[str, ...]:
     """Return the columns that messages and later conditions read."""
     sequences = [required_sequence(rule) for rule in rules]
-    return tuple(sorted({c.column for s in sequences for c in s.captures} | {v for s in sequences for v in s.values}))
+    return tuple(sorted({name for sequence in sequences for name in sequence.values}))

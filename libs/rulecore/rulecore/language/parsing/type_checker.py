@@ -172,6 +172,8 @@ class TypeChecker:
         if found is not None:
             return found
         arguments, names = self._arguments(), self._names()
+        if (step := name.partition(".")[0]) in self.scope.later_steps:
+            raise self._unreadable_step(syntax, step)
         if self.scope.steps:
             shown = [one.replace(OF_STEP, ".") for one in names]
             raise self.error(syntax, f"unknown column {name}", suggest(name, shown, shown))
@@ -181,6 +183,13 @@ class TypeChecker:
             hint = f"accepted here: {format_list(names)}, or an aggregate, such as max({name})"
             raise self.error(syntax, f"{name} is not in group_by", hint)
         raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
+
+    def _unreadable_step(self, syntax: SyntaxNode, step: str) -> ExpressionError:
+        if not self.scope.steps:
+            hint = "the rule's where is about each event alone; compare events in the where of a step"
+            return self.error(syntax, f"{step} is a step", hint)
+        hint = f"a condition reads its event, and those of the steps before it: {', '.join(self.scope.steps)}"
+        return self.error(syntax, f"{step} is a later step", hint)
 
     def _arguments(self) -> Mapping[str, Type]:
         return self.scope.columns if self.scope.arguments is None else self.scope.arguments

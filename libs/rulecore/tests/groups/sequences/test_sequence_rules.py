@@ -25,6 +25,7 @@ from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS
+from streamcore.wire.map_entries import KEY, VALUE
 from tests.harness.apps.compile_failures import compile_with
 from tests.harness.apps.rule_group import GroupRun, Row, compile_document
 
@@ -455,9 +456,12 @@ def test_an_error_in_a_condition_of_a_file_has_its_line() -> None:
     assert (problem.place.line, problem.path) == (wanted, "sequence.1.where")
 
 
-def test_a_message_names_only_columns_of_steps() -> None:
+def test_a_message_names_only_columns_of_steps_and_aggregates_of_them() -> None:
     for message, says in (
-        ("{failed.amuont}", "have no 'amuont'"),
+        ("{failed.amuont}", "unknown column failed.amuont"),
+        ("{failed.amount + 1}", "neither a column of a step nor an aggregate"),
+        ("{sum(failed.amount + bought.amount)}", "reads bought and failed"),
+        ("{sum(failed)}", "failed is a step, no value"),
         ("{nobody.amount}", "unknown name"),
         ("{amount}", "unknown name"),
     ):
@@ -502,3 +506,63 @@ def test_a_sequence_costs_what_its_most_expensive_condition_costs() -> None:
     assert (cheap.cheap, cheap.access) == (True, AccessPath.EQUALITY)
     assert (dear.cheap, dear.access) == (False, AccessPath.SCAN)
     assert "3 events, 2 conditions" in cheap.note
+
+
+NESTED = StreamSchema.parse(
+    {
+        "name": "acts",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {
+            "ts": "timestamp not null",
+            "user": "string",
+            "kind": "string",
+            "device": "struct<os:string, at:struct<x:double>>",
+            "tags": "array<string>",
+            "labels": "map<string,string>",
+        },
+    }
+)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("device.os <> a.device.os", [2]),
+        ("b.device.at.x > 1 + first(a.device.at.x)", [2]),
+        ("arrays_overlap(tags, a.tags)", [1]),
+        ("labels['city'] <> a.labels['city']", [3]),
+        ("count(distinct a.device.os) = 1 and device.at.x + 1 > sum(length(a.device.os))", [2]),
+        ("any(tags, t -> t = element_at(a.tags, 1))", [1]),
+    ],
+)
+def test_members_of_earlier_events_are_compared_and_shown(condition: str, expected: list[int], processes: int) -> None:
+    steps: list[Item] = [BEGUN | {"step": "a"}, {"step": "b", "where": f"kind = 'b' and {condition}"}]
+    then = {"severity": "low", "message": "{a.device.os} {max(b.device.at.x)} {b.device}"}
+    run = GroupRun(NESTED, [compile_document(document(steps, then=then), NESTED)], processes)
+    rows: list[dict[str, object]] = [
+        {"device": {"os": "ios", "at": {"x": 1.0}}, "tags": ["x", "y"], "labels": [{KEY: "city", VALUE: "rome"}]},
+        {"device": {"os": "ios", "at": None}, "tags": ["y", "x"], "labels": None},
+        {"device": {"os": "mac", "at": {"x": 2.5}}, "tags": ["z"], "labels": [{KEY: "city", VALUE: "rome"}]},
+        {"device": None, "tags": None, "labels": [{KEY: "city", VALUE: "bonn"}]},
+    ]
+    found = []
+    for offset, row in enumerate(rows):
+        event = {"user": "u", "kind": "b" if offset else "a", **row}
+        found += run.cut([(T0 + offset, 0, offset, event)], T0 + offset)
+    found += run.cut([], END)
+    assert [[o.offset for o in firing.events] for firing in found] == [[0, *expected]]
+    shown: dict[str, object] = {"a.device.os": "ios"}
+    if expected == [2]:
+        shown = {"a.device.os": "ios", "max(b.device.at.x)": 2.5, "b.device": {"os": "mac", "at": {"x": 2.5}}}
+    assert {name: found[0].values[name] for name in shown} == shown
+    assert found[0].steps == ("a", "b")
+
+
+def test_a_match_that_waited_for_an_earlier_one_ends_with_its_last_event() -> None:
+    one_more: Item = {"step": "b", "where": "kind = 'b' and amount = a.amount + 1"}
+    (found,) = firings("1a 2a 3b 90x", {"step": "a", "where": "kind = 'a'"}, one_more)
+    assert [o.offset for o in found.events] == [1, 2]
+    assert (found.start_ms, found.end_ms) == (T0 + 2 * MINUTE, T0 + 3 * MINUTE)
+    assert found.time_ms == T0 + 61 * MINUTE

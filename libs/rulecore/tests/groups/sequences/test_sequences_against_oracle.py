@@ -48,15 +48,47 @@ def _amount(row: Row) -> int:
     return amount
 
 
+#: Whether a condition holds for an event, given the events that step s0 has taken, and whether it is one of s0 itself.
+Holds = Callable[[Row, Sequence[Row], bool], object]
+
+
+def _amounts(rows: Sequence[Row]) -> list[int]:
+    return [_amount(row) for row in rows]
+
+
+def _kinds(rows: Sequence[Row]) -> list[object]:
+    return [row["kind"] for row in rows if row["kind"] is not None]
+
+
+def _last_amount(r: Row, s0: Sequence[Row], own: bool) -> int | None:
+    """Return ``s0.amount``: in a condition of s0 itself it is that of the event."""
+    return _amount(r) if own else _amount(s0[-1]) if s0 else None
+
+
+def _differs_from_first(r: Row, s0: Sequence[Row]) -> bool:
+    return bool(_kinds(s0)) and r["kind"] is not None and r["kind"] != _kinds(s0)[0]
+
+
 #: The text of a condition, and the same in Python. A comparison with null is not true.
-CONDITIONS: Sequence[tuple[str, Callable[[Row], bool]]] = (
-    ("kind = 'a'", lambda r: r["kind"] == "a"),
-    ("kind = 'b'", lambda r: r["kind"] == "b"),
-    ("kind in ('a', 'b')", lambda r: r["kind"] in ("a", "b")),
-    ("kind <> 'a'", lambda r: r["kind"] is not None and r["kind"] != "a"),
-    ("amount >= 2", lambda r: _amount(r) >= 2),
-    ("kind = 'c' and amount < 2", lambda r: r["kind"] == "c" and _amount(r) < 2),
-    ("upper(kind) = 'C'", lambda r: r["kind"] == "c"),
+CONDITIONS: Sequence[tuple[str, Holds]] = (
+    ("kind = 'a'", lambda r, _, __: r["kind"] == "a"),
+    ("kind = 'b'", lambda r, _, __: r["kind"] == "b"),
+    ("kind in ('a', 'b')", lambda r, _, __: r["kind"] in ("a", "b")),
+    ("kind <> 'a'", lambda r, _, __: r["kind"] is not None and r["kind"] != "a"),
+    ("amount >= 2", lambda r, _, __: _amount(r) >= 2),
+    ("kind = 'c' and amount < 2", lambda r, _, __: r["kind"] == "c" and _amount(r) < 2),
+    ("upper(kind) = 'C'", lambda r, _, __: r["kind"] == "c"),
+    ("amount >= coalesce(s0.amount, 0)", lambda r, s, own: _amount(r) >= (_last_amount(r, s, own) or 0)),
+    ("kind <> first(s0.kind)", lambda r, s, _: _differs_from_first(r, s)),
+    (
+        "amount > sum(s0.amount) and kind = 'b'",
+        lambda r, s, _: s and r["kind"] == "b" and _amount(r) > sum(_amounts(s)),
+    ),
+    ("amount <> 0 and count(s0) < 2", lambda r, s, _: _amount(r) != 0 and len(s) < 2),
+    ("avg(s0.amount) < amount or count(s0) = 0", lambda r, s, _: not s or sum(_amounts(s)) < _amount(r) * len(s)),
+    ("count(distinct s0.kind) > 1 or kind = 'a'", lambda r, s, _: len({*_kinds(s)}) > 1 or r["kind"] == "a"),
+    ("amount + 1 > max(2 * s0.amount)", lambda r, s, _: bool(s) and _amount(r) + 1 > 2 * max(_amounts(s))),
+    ("not amount = min(s0.amount)", lambda r, s, _: bool(s) and _amount(r) != min(_amounts(s))),
 )
 
 
@@ -92,10 +124,13 @@ class Drawn:
         return body if within is None else body | {"within": render_duration(within * MINUTE)}
 
     def entries(self) -> list[Wanted]:
-        return [Wanted(functools.partial(self._holds, c), times, w and w * MINUTE) for c, times, w in self.items]
+        return [
+            Wanted(functools.partial(self._holds, c, n == 0), times, w and w * MINUTE)
+            for n, (c, times, w) in enumerate(self.items)
+        ]
 
-    def _holds(self, condition: int, row: Row) -> bool:
-        return (not self.common or _amount(row) != 1) and CONDITIONS[condition][1](row)
+    def _holds(self, condition: int, own: bool, row: Row, taken: Sequence[Sequence[Row]]) -> bool:
+        return (not self.common or _amount(row) != 1) and bool(CONDITIONS[condition][1](row, taken[0], own))
 
 
 @st.composite

@@ -46,12 +46,32 @@ def problems_of(rest: str) -> list[tuple[int, str, str]]:
         ("followed_by: b, where: amount > a.amuont", 10, "sequence.1.where", "unknown column a.amuont; did you mean"),
         ("followed_by: b, where: amount > c.amount", 10, "sequence.1.where", "unknown column c.amount; did you mean"),
         (
+            "without: amount > z.amount}\n  - {step: z, where: kind = 'z'",
+            10,
+            "sequence.1.without",
+            "z is a later step; a condition reads its event, and those of the steps before it: a",
+        ),
+        (
+            "followed_by: b, where: amount > sum(a.amount + b.amount)",
+            10,
+            "sequence.1.where",
+            "sum(a.amount + b.amount) reads a and b; an aggregate is over the events of one step",
+        ),
+        ("followed_by: b, where: count(*) > 1", 10, "sequence.1.where", "count(*) in a sequence; write count(step)"),
+        (f"{B}, times: {{at_least: 3, min: 2}}", 10, "sequence[1].times", "one of at_least and min"),
+        (f"{B}, times: {{at_leest: 3}}", 10, "sequence[1].times.at_leest", "did you mean at_least?"),
+        (
             "followed_by: b, where: kind > a.amount",
             10,
             "sequence.1.where",
             "string cannot be compared with decimal(12,2); accepted here: text in quotes",
         ),
-        ("followed_by: b, where: amount > sum(a)", 10, "sequence.1.where", "sum(a); write such as sum(a.column)"),
+        (
+            "followed_by: b, where: amount > sum(a)",
+            10,
+            "sequence.1.where",
+            "a is a step, no value; write such as sum(a.col",
+        ),
         ("followed_by: b, where: amount > stddev(a.amount)", 10, "sequence.1.where", "there are count, sum, min"),
         (f"{B}, times: {{min: 3, max: 2}}", 10, "sequence[1].times", "times: max 2 is below min 3"),
         (f"{B}, times: 2, greedy: true", 10, "sequence[1]", "greedy: is for steps with times from min to max"),
@@ -76,6 +96,8 @@ def test_a_wrong_entry(second: str, line: int, path: str, message: str) -> None:
         ("skip: {to_first: a, to_last: b}", "skip", "write one of {to_first: STEP} and {to_last: STEP}"),
         ("skip: next", "skip", "should be 'past_last', 'to_next' or 'none'"),
         ("timed_out: maybe", "timed_out", "should be 'drop' or 'emit'"),
+        ("where: a.amount > 1", "where", "a is a step; the rule's where is about each event alone"),
+        ("features: [{name: f, of: count(*), within: {sliding: 1h, every: 1m}}]", "features", "a sequence has none"),
     ],
 )
 def test_a_wrong_entry_beside_the_sequence(wrong: str, path: str, message: str) -> None:
