@@ -47,7 +47,7 @@ console-pictures: setup ## the pictures of docs/console.md, from the journeys of
 	@HEADGATE_JOURNEY_PICTURES=docs/console $(VENV)/python -m pytest -q -n 0 tests/console
 
 .PHONY: reference
-reference: setup ## the pages of docs/reference, from the code
+reference: setup ## the pages of docs/reference and docs/cookbook, from code and rules
 	@$(VENV)/python -m tools.reference
 
 bench: setup ## the figures, as JSON objects (ARGS="per-event" and the like choose a workload)

@@ -136,7 +136,7 @@ def stream_columns(columns: list[str], schema: StreamSchema, path: Path) -> list
     time = _location(schema, schema.event_time)
     if time and time[0] not in names:
         raise InputError(
-            f"{path}: no column is {time[0]}, the event time of stream {schema.name}; "
+            f"{path}: there is no column {time[0]} with the event time of stream {schema.name}; "
             f"its columns are {', '.join(columns)}: is --stream the right one?"
         )
     return names

@@ -19,6 +19,7 @@ from rulecore.documents.yaml_reader import PathKey, Problem, SourceLocation, Yam
 from rulecore.errors import ExpressionError, RuleError
 from rulecore.language import ListType
 from rulecore.matching.access_plan import AccessPath
+from rulecore.null_keys import null_keys
 from rulecore.streams import find_stream
 from rulecore.testing.rule_tests import ALERT_FIELDS
 from rulecore.unique_keys import Event, unique_keys
@@ -79,7 +80,7 @@ def check_rules(
             problems += faults
             if compiled is not None and not faults:
                 rules.append(compiled)
-                warnings += _unique_keys(compiled, loaded.document, streams, samples or {})
+                warnings += _doubtful_keys(compiled, loaded.document, streams, samples or {})
     problems += _useless_signals(
         [loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules}, streams
     )
@@ -90,14 +91,15 @@ def check_rules(
     return CheckReport(tuple(sorted(problems)), tuple(rules), costs, tuple(sorted(warnings)))
 
 
-def _unique_keys(
+def _doubtful_keys(
     rule: CompiledRule,
     document: YamlDocument,
     streams: Mapping[str, StreamSchema],
     samples: Mapping[str, Sequence[Event]],
 ) -> Iterable[Problem]:
-    """Find keys of state that are new with almost every event."""
-    for field, message in unique_keys(rule, find_stream(streams, rule.rule.on), samples.get(rule.rule.on, ())):
+    """Find keys of state that are new with almost every event, and those that are NULL in some events."""
+    schema = find_stream(streams, rule.rule.on)
+    for field, message in (*unique_keys(rule, schema, samples.get(rule.rule.on, ())), *null_keys(rule, schema)):
         place = document.place(tuple(field.split(".")))
         yield Problem(document.file, place, field, message, rule.rule.id)
 

@@ -11,10 +11,11 @@ from rulecore.documents.loading import load_text
 from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import SourceLocation
 from rulecore.errors import RuleError
+from rulecore.language import ListType
 from rulecore.matching.access_plan import AccessPath
 from rulecore.testing.in_process import run_in_process
 from rulecore.testing.rule_tests import START_MS, Alert, Event, compare, complete, run_tests
-from streamcore.schema import StreamSchema
+from streamcore.schema import STRING, StreamSchema
 
 SCHEMA = StreamSchema.parse(
     {
@@ -228,7 +229,7 @@ id: flood
 version: 1
 owner: risk
 on: shop
-where: type = 'payment'
+where: type = 'payment' and user_id is not null
 group_by: [user_id{more}]
 within: {{tumbling: 400d}}
 having: count(*) > 3
@@ -260,3 +261,36 @@ def test_a_suppression_by_the_event_id_gives_a_warning() -> None:
     text = RULE.replace("then:", "suppress: {by: [user_id, event_id], for: 30d}\nthen:")
     assert [w.path for w in check_text(text).warnings] == ["suppress.by"]
     assert check_text(RULE).warnings == ()
+
+
+KEYED = """\
+id: keyed
+version: 1
+owner: risk
+on: shop
+where: WHERE
+group_by: [user_id]
+OF_KIND
+then: {severity: high, message: m}
+"""
+OF_KIND = {
+    "window": "within: {tumbling: 1h}\nhaving: count(*) > 3",
+    "feature": "features: [{name: n, of: count(*), within: {tumbling: 1d}}]",
+    "sequence": "sequence: [{step: a, where: amount > 1, times: 2}]\nwithin: 1h",
+}
+
+
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_a_key_that_may_be_null_gives_a_warning_unless_where_leaves_null_out(kind: str) -> None:
+    def warned(where: str) -> list[tuple[int, str, str]]:
+        documents, _ = load_text(KEYED.replace("WHERE", where).replace("OF_KIND", OF_KIND[kind]), "f.yaml")
+        report = check_rules(documents, STREAMS, lists={"known": ListType("known", STRING)})
+        assert report.problems == ()
+        return [(one.place.line, one.path, one.message) for one in report.warnings]
+
+    silent = ["user_id is not null", "user_id in ('a', 'b')", "not user_id in list('known')", "length(user_id) > 2"]
+    assert [warned(f"type = 'payment' and {term}") for term in silent] == [[]] * len(silent)
+    for term in ("amount > 1", "coalesce(user_id, '') <> 'x'", "(user_id is not null or amount > 1)"):
+        ((line, path, message),) = warned(f"type = 'payment' and {term}")
+        assert (line, path) == (6, "group_by")
+        assert message.startswith("user_id: all events without it are one group; write `where:")

@@ -64,10 +64,13 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
     bundle = read(paths, streams, lists)
     records = bundle.list_records()
     rules = [rule.rule for rule in bundle.rules]
+    used = {rule.rule.id: rule.lists for rule in bundle.rules}
     results: list[TestResult] = []
-    for rule in bundle.rules:
-        list_records = [record for name in sorted(rule.lists) for record in records[name]]
-        results += run_tests(rule.rule, bundle.streams, partial(run_in_process, lists=list_records), rules)
+    for rule in rules:
+        # the rules whose scores it adds run, too
+        names = used[rule.id].union(*(used.get(other, ()) for other in (rule.score.of if rule.score else ())))
+        list_records = [record for name in sorted(names) for record in records[name]]
+        results += run_tests(rule, bundle.streams, partial(run_in_process, lists=list_records), rules)
     untested = [rule.rule.id for rule in bundle.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {

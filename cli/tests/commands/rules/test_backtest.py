@@ -98,7 +98,7 @@ def test_a_limit_is_a_number_of_events(capsys: pytest.CaptureFixture[str], tmp_p
         (["--parquet", "nowhere"], "no such file or folder: nowhere"),
         (["--parquet", str(ROOT / "rules")], "no *.parquet in"),
         (["--parquet", "x", "--from", "1h"], "name the events"),
-        (["--parquet", str(LINES)], "no column is ts"),
+        (["--parquet", str(LINES)], "there is no column ts with the event time"),
         (["--parquet", str(LINES), "--disorder", "soon"], "--disorder"),
         (["--parquet", str(LINES), "--stream", "nothing"], "no such stream"),
     ],

@@ -98,6 +98,7 @@ def test_an_unknown_field_is_shown_with_file_line_underline_and_hint(
         (GOOD.replace("amount >= 5000", "amount >= 'much'"), "5:39", "cannot be compared with string"),
         (GOOD.replace("{user_id} paid", "{nobody} paid"), "6", "nobody"),
         (WINDOWED.replace("[user_id]", "[product_id]"), "6:11", "must contain one of the keys"),
+        (WINDOWED.replace("[user_id]", "[usr_id]"), "6:11", "has no usr_id; did you mean user_id? accepted here: ev"),
         (WINDOWED.replace("having: sum(amount) > 100\n", ""), "1:1", "having is missing"),
         (GOOD + "---\n" + GOOD, "12:5", "the id 'large-payment' is taken by"),
         ("id: [\n", "2:1", "not YAML"),
@@ -209,3 +210,25 @@ def test_check_reports_an_error_in_a_list_with_its_line(tmp_path: Path, capsys: 
     assert "limits.csv:3:1: entries: lookup: 'much' is no decimal(12,2)" in capsys.readouterr().out
     assert run(["rules", "check", file, "--lists", str(tmp_path / "nowhere")]) == 1
     assert "lists: no such file or folder" in capsys.readouterr().err
+
+
+def test_the_tests_of_a_score_rule_have_the_lists_of_the_rules_whose_scores_it_adds(tmp_path: Path) -> None:
+    listed = GOOD.replace("amount >= 5000", "user_id in list('watched')").partition("tests:")[0]
+    adding = """\
+---
+id: risk
+version: 1
+owner: me
+on: shop
+group_by: [user_id]
+score: {of: {large-payment: 100}, within: 1h, limit: 100}
+then: {severity: high, message: "{user_id}"}
+tests:
+  - name: a watched user
+    events: [{type: payment, user_id: u1}, {type: payment, user_id: u2}]
+    expect: [{user_id: u1}]
+"""
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    write(lists, "list: watched\nversion: 1\nowner: me\nof: string\nentries: [u1]\n")
+    assert run(["rules", "test", write(tmp_path, listed + adding, "both.yaml"), "--lists", str(lists)]) == 0

@@ -22,6 +22,7 @@ from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, Scope
 from rulecore.language.functions import FEATURE_AGGREGATES
 from rulecore.language.parsing.lexemes import KEYWORDS
+from rulecore.language.suggestions import suggest_field
 from rulecore.lists.list_columns import ListColumn
 from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema, Type
@@ -140,7 +141,8 @@ def _key_columns(
     events are on several shards."""
     given = feature.by or rule.group_by
     if unknown := [name for name in given if schema.get(name) is None]:
-        raise RuleSetError(f"{place}: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
+        hint = suggest_field(unknown[0], schema)
+        raise RuleSetError(f"{place}: stream {schema.name} has no {', '.join(unknown)}; {hint}")
     if nested := [n for n in given if (field := schema.get(n)) is not None and field.type.is_nested]:
         raise RuleSetError(f"{place}: {', '.join(nested)} is no single value of {schema.name}")
     if missing := [name for name in key if name not in given]:

@@ -32,6 +32,7 @@ from rulecore.documents.rule_kinds import TimedOut, flatten_steps
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec, SlidingSpec, TumblingSpec
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, ListType, Scope
+from rulecore.language.suggestions import suggest_field
 from rulecore.lists.list_columns import ListColumn, distinct, extract_list_columns
 from rulecore.matching.access_plan import AccessPlan, plan_access
 from rulecore.streams import find_stream
@@ -490,7 +491,9 @@ def route_for(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int
     ``field``: the field of the rule that names the columns, for the ``RuleSetError`` if there is no such route.
     """
     if unknown := [name for name in columns if schema.get(name) is None]:
-        raise RuleSetError(f"{field}: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
+        raise RuleSetError(
+            f"{field}: stream {schema.name} has no {', '.join(unknown)}; {suggest_field(unknown[0], schema)}"
+        )
     if nested := [name for name in columns if (found := schema.get(name)) is not None and found.type.is_nested]:
         hint = "declare the value in it as a field of its own, with from:"
         raise RuleSetError(f"{field}: {', '.join(nested)} is no single value of {schema.name}; {hint}")

@@ -1,8 +1,9 @@
 """Compiles a rule's ``sequence`` against its stream: a pattern of ``streamcore.patterns``, and its conditions.
 
 Pure functions, which raise only ``ExpressionError`` (``rulecore.errors``) with the path of the faulty entry
-(``sequence.2.where``), and ``ConfigError`` for a pattern that cannot work. The fingerprint identifies the pattern:
-stream, ``group_by``, normalized conditions, quantifiers, time limits and ``skip``.
+(``sequence.2.where``), ``RuleSetError`` for a step whose name no condition could read, and ``ConfigError`` for a
+pattern that cannot work. The fingerprint identifies the pattern: stream, ``group_by``, normalized conditions,
+quantifiers, time limits and ``skip``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from rulecore.documents.message_template import find_placeholders
 from rulecore.documents.rule import Rule
 from rulecore.documents.rule_kinds import Repetition, SequenceStep, Skip, SkipToStep, StepGroup, Without, flatten_steps
 from rulecore.documents.windows import SequenceSpan
+from rulecore.errors import RuleSetError
 from rulecore.language import Expr
+from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.lists.list_columns import ListColumn
 from rulecore.matching.access_plan import AccessPath, AccessPlan, plan_access
 from streamcore.patterns.automaton import Automaton, compile_pattern
@@ -138,6 +141,8 @@ def compile_sequence(
     """
     assert rule.sequence is not None
     assert isinstance(rule.within, SequenceSpan)
+    if reserved := [step.step for step in flatten_steps(rule.sequence) if step.step in KEYWORDS]:
+        raise RuleSetError(f"sequence: the step {reserved[0]} is a word of the language; give it another name")
     compiler = _Compiler(rule.sequence, where, names)
     skip = (
         AfterMatchSkip(_SKIPS[rule.skip])

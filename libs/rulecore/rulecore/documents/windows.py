@@ -36,6 +36,13 @@ class SlidingSpec(DocumentModel):
     sliding: Annotated[Duration, Field(description="Size of the windows.")]
     every: Annotated[Duration, Field(description="Time between the starts of two windows; it divides the size.")]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_given(cls, value: object) -> object:
+        if isinstance(value, Mapping) and "sliding" in value and "every" not in value:
+            raise ValueError("every is missing: how often a window begins, such as {sliding: 1h, every: 1m}")
+        return value
+
     @model_validator(mode="after")
     def _check_every(self) -> SlidingSpec:
         if self.sliding % self.every:

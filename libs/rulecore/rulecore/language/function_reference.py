@@ -595,9 +595,10 @@ _IGNORES_NULL = "ignores NULL; NULL if no value is left"
 AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
     "avg": FunctionReference("Mean of the values.", "double", ("avg(amount) > 100",), _IGNORES_NULL),
     "count": FunctionReference(
-        "Number of events, or of values that are not NULL.",
+        "Number of events, or of values that are not NULL. ``count_if(condition)`` is the number of events for which "
+        "the condition is TRUE; other than in a session, ``count`` takes no condition.",
         "long",
-        ("count(*) >= 5", "count(amount) >= 5"),
+        ("count(*) >= 5", "count(amount) >= 5", "count_if(amount > 100) >= 5"),
         "never NULL",
     ),
     "count_distinct": FunctionReference(

@@ -28,6 +28,7 @@ from rulecore.language.ast import (
     Not,
     Or,
     SecretRef,
+    When,
 )
 from rulecore.language.parsing.lexemes import KEYWORDS
 from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
@@ -99,8 +100,18 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
             return f"lookup({quote(expr.list)}, {render(expr.key)})", _ATOM
         case AggregateCall():
             star = "*" if expr.function == "count" else ""
+            if (condition := _counted(expr)) is not None:
+                return f"count_if({render(condition)})", _ATOM
             return f"{expr.function}({star if expr.argument is None else render(expr.argument)})", _ATOM
     raise ValueError(f"{expr!r} has no text")
+
+
+def _counted(expr: AggregateCall) -> Expr | None:
+    """Return ``x`` of ``count(case when x then 1 end)``, which ``count_if(x)`` becomes; None of another aggregate."""
+    match expr.argument:
+        case Case(whens=(When(condition=condition, result=Literal(value=1, type=kind)),), otherwise=None):
+            return condition if expr.function == "count" and kind.kind is Kind.LONG else None
+    return None
 
 
 def _is_index(expr: Call) -> bool:

@@ -102,7 +102,7 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
         ("within: {tumbling: 1 hour}", "7:20", "is no duration; write a whole number and a unit: 500ms, 30s"),
         ("within: {tumbling: 60}", "7:20", "60 is no duration"),
         ("within: {sliding: 1h, every: 7m}", "7:9", "every: 7m must divide sliding: 1h"),
-        ("within: {sliding: 1h}", "7:9", "every is missing"),
+        ("within: {sliding: 1h}", "7:9", "every is missing: how often a window begins, such as"),
         ("colour: red", "7:9", "unknown entry"),
         ("mode: on", "7:7", "'on' is no mode; write live, shadow, {canary: 10%}"),
         ("group_by: ['*']", "7:13", "'*' is no name of a column: a name begins with a letter"),

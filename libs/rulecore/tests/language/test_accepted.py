@@ -69,6 +69,9 @@ CANONICAL = [
     ("ts <=> seen", "ts <=> seen"),
 ]
 CANONICAL_HAVING = [
+    ("count_if(a > 1) > 2", "count_if(a > 1) > 2"),
+    ("count(case when a > 1 then 1 end) > 2", "count_if(a > 1) > 2"),
+    ("count(case when a > 1 then 2 end) > 2", "count(case when a > 1 then 2 end) > 2"),
     ("COUNT( * ) >= 5 and sum(a * amount) < -100", "count(*) >= 5 and sum(a * amount) < -100"),
     ("count(distinct t) > 1", "count_distinct(t) > 1"),
     ("max(ts) - min(ts) < interval 1 day and s = 'x'", "max(ts) - min(ts) < interval 1 day and s = 'x'"),

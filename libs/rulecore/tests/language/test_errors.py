@@ -20,6 +20,11 @@ REJECTED_IN_WHERE = [
     ("a > 1 and\n  amuont > 1", "amuont", "unknown column amuont", "did you mean amount?"),
     ("lenght(s) = 1", "lenght", "unknown function lenght", "did you mean length?"),
     ("reflect('java.lang.Runtime', 'exec') = s", "reflect", "unknown function reflect", "accepted here: lower"),
+    ("ts > now()", "now", "unknown function now", "no rule has a clock"),
+    ("ok & a > 1", "&", "& is not accepted", "write: and"),
+    ("s ~ 'x'", "~", "~ is not accepted", "regexp_like(text, 'pattern')"),
+    ("s ilike 'x'", "ilike", "ilike is not accepted", "lower(text) like"),
+    ("a > 90d", "90d", "90d is no number", "interval 90 days"),
     ("amount", "amount", "a condition is needed, this is decimal(12,2)", "a comparison"),
     ("ok and a", "a", "and takes a condition, not long", "a condition"),
     ("not a", "a", "not takes a condition, not long", "a condition"),
@@ -144,6 +149,11 @@ REJECTED_IN_HAVING = [
     ("sum(amuont) > 1", "amuont", "unknown column amuont", "did you mean amount?"),
     ("count() > 1", "count()", "count does not take 0 arguments", "count(*)"),
     ("sum(*) > 1", "*", "something is missing before *", "a column"),
+    ("count(amount > 1) > 1", "count(amount > 1)", "counts all events for which it is true or false", "count_if(...)"),
+    ("count_if(amount) > 1", "amount", "count_if takes a condition, not decimal(12,2)", ""),
+    ("count_if() > 1", "count_if()", "count_if does not take 0 arguments", "count_if(x)"),
+    ("sum(amount) filter (where s = 'x') > 1", "filter", "an operator is missing before filter", "count_if(condition)"),
+    ("lag(amount) > 1", "lag", "unknown function lag", "previous(x)"),
     ("sum(distinct amount) > 1", "distinct", "distinct is not accepted here", "count(distinct x)"),
 ]
 

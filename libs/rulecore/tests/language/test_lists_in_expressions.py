@@ -115,6 +115,11 @@ def test_having_uses_a_list_only_inside_of_an_aggregate() -> None:
         lang.parse("sum(amount) > lookup('limits', user_id)", HAVING)
 
 
+def test_a_step_of_a_sequence_uses_a_list_as_an_event_does() -> None:
+    text = "ip in list('tor_exits') and amount > lookup('limits', user_id)"
+    assert lang.parse(text, SCOPE.with_steps(("before",))) == lang.parse(text, SCOPE)
+
+
 def test_a_tree_from_json_is_checked_too() -> None:
     ill = '{"node":"in_list","list":"l","of":"long","operand":{"node":"column","name":"ip","type":"string"}}'
     with pytest.raises(ValueError, match="holds long"):

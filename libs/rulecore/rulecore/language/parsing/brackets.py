@@ -92,6 +92,8 @@ class BracketChecker:
             return self.error(f"{lexeme.text} is not accepted", lexeme.start, lexeme.end, foreign_hint(lexeme.text))
         shown = self.text[lexeme.start : lexeme.end]
         hint = "accepted here: and, or, a comparison, + - * / %"
+        if lexeme.kind is LexemeKind.FUNCTION and lexeme.text == "filter":
+            hint = foreign_hint(lexeme.text)
         return self.error(f"an operator is missing before {shown}", lexeme.start, lexeme.end, hint)
 
 

@@ -15,7 +15,7 @@ def words(text: str) -> frozenset[str]:
 SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> || -> [ ]")}}
 KEYWORDS = words("and or not in between like rlike is null true false case when then else end escape distinct")
 #: Words of SQL that the language does not have. They get a message of their own, not "unknown column".
-FOREIGN = words("select from where with union exists over lateral join values order group")
+FOREIGN = words("ilike select from where with union exists over lateral join values order group")
 
 
 class LexemeKind(enum.Enum):
@@ -62,8 +62,20 @@ class Lexeme:
         return self.kind in OPERANDS or self.kind is LexemeKind.MEMBER or self.is_operator(")", "]", "end", "null")
 
 
+#: What the language has in place of a symbol or word of other languages.
+_INSTEAD = {
+    "&": "write: and",
+    "!": "write: not",
+    "~": "accepted here: regexp_like(text, 'pattern')",
+    "ilike": "accepted here: lower(text) like 'pattern in lower case'",
+    "filter": "accepted here: count_if(condition), sum(case when condition then x end)",
+}
+
+
 def foreign_hint(text: str) -> str:
     """Return the hint about a symbol or a word that the language does not have."""
+    if text.lower() in _INSTEAD:
+        return _INSTEAD[text.lower()]
     if text.lower() in FOREIGN:
         return "an expression of columns, constants and functions; no queries or windows"
     return "accepted here: + - * / % = <> < <= > >= <=> || ( ) [ ] , -> and words"

@@ -252,7 +252,8 @@ class Lexer:
     def _add_constant(self, token: Token, value: bool | int | float | Decimal | None) -> None:
         shown = self.text[token.start : token.end]
         if value is None:
-            raise self.error(f"{shown} is no number", token.start, token.end, "accepted here: 100, 10.5 or 1.5e3")
+            hint = "accepted here: 100, 10.5 or 1.5e3; a time is interval 90 days"
+            raise self.error(f"{shown} is no number", token.start, token.end, hint)
         self._add(LexemeKind.CONSTANT, shown, token.start, token.end, value)
 
     def _add(

@@ -364,12 +364,13 @@ class TypeChecker:
         return SecretRef(name=lexeme.value, file=self.scope.secrets[lexeme.value])
 
     def _find_list(self, syntax: SyntaxNode) -> ListType:
-        """Return the list that a constant names. ``having`` may name one only inside an aggregate."""
+        """Return the list that a constant names. ``having`` may name one only inside an aggregate; a step of a sequence
+        is about one event."""
         lexeme = self._operand_lexeme(syntax)
         if lexeme is None or lexeme.kind is not LexemeKind.CONSTANT or not isinstance(lexeme.value, str):
             hint = "accepted here: its name in quotes, such as 'tor_exits'"
             raise self.error(syntax, "the name of a list must be a constant", hint)
-        if self.scope.aggregates and not self.enclosing:
+        if self.scope.aggregates and not self.enclosing and not self.scope.steps:
             hint = "use it in an aggregate: max(lookup('name', x))"
             raise self.error(syntax, "a list can be used for events only, not for groups", hint)
         lists = self.scope.lists
@@ -493,7 +494,7 @@ class TypeChecker:
             return self._of_step(syntax, name)
         if name in functions.HIGHER_ORDER:
             return self._higher_order(syntax, lexeme.text, name)
-        if name in self._aggregates():
+        if name in (*self._aggregates(), _COUNT_IF):
             of_array = self._of_array(syntax, name)
             return of_array or self._aggregate(syntax, "count_distinct" if lexeme.distinct else name)
         if name not in functions.FUNCTIONS and name not in functions.OF_ARRAYS:
@@ -543,7 +544,7 @@ class TypeChecker:
             hint = "write: x in list('name')"
             return self.error(SyntaxNode("function", (), at, at), "list is accepted only after in", hint)
         accepted = [*functions.FUNCTIONS, "if", "lookup", *(self._aggregates() if self.scope.aggregates else ())]
-        hint = suggest(lexeme.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
+        hint = _ELSEWHERE.get(lexeme.text) or suggest(lexeme.text, accepted, [*accepted, *functions.ALIASES])
         return self.error(SyntaxNode("function", (), at, at), f"unknown function {lexeme.text}", hint)
 
     def _function_lexeme(self, syntax: SyntaxNode) -> Lexeme:
@@ -594,7 +595,18 @@ class TypeChecker:
         self.enclosing = name
         value = self.expr(syntax.parts[0])
         self.enclosing = ""
+        if name == _COUNT_IF:
+            return self._build(syntax, syntax.parts, lambda: AggregateCall.of("count", _one_if(value)))
+        if name == "count" and self._counts_false(value):
+            hint = "write count_if(...) for the events for which it is true"
+            raise self.error(syntax, "count of a condition counts all events for which it is true or false", hint)
         return self._build(syntax, syntax.parts, lambda: AggregateCall.of(name, value))  # type: ignore[arg-type]
+
+    def _counts_false(self, value: Expr) -> bool:
+        """Return whether ``count(value)`` counts, against the author's intention, where the condition is false. In a
+        session's columns it does not."""
+        in_session = set(functions.SESSION_AGGREGATES) <= set(self.scope.more_aggregates)
+        return value.type == BOOLEAN and not isinstance(value, ColumnRef | MemberOf) and not in_session
 
     def _check_growth(self, syntax: SyntaxNode, expr: Expr) -> Expr:
         if growth(expr) > self.limits.text_growth:
@@ -602,6 +614,17 @@ class TypeChecker:
         return expr
 
 
+#: Spark's ``count_if(x)``: ``count(case when x then 1 end)``.
+_COUNT_IF = "count_if"
+#: What stands in place of functions that other languages have.
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("now", "current_timestamp", "getdate"), "the time of an event is a field of it: no rule has a clock"
+    ),
+    "lag": "a feature has the value of the event before: of: previous(x)",
+    "first": "the columns of sessions have it; of a feature, previous(x) is the latest value",
+    "last": "the columns of sessions have it; of a feature, previous(x) is the latest value",
+}
 _WITH_REGEX = frozenset({"regexp_like", "regexp_extract", "regexp_replace", "split"})
 _HMAC_USAGE = "accepted here: hmac_sha256(text, secret('name'))"
 
@@ -621,6 +644,12 @@ def _has_members(kind: Type, members: list[str]) -> bool:
     except ExpressionTypeError:
         return False
     return True
+
+
+def _one_if(condition: Expr) -> Expr:
+    """Return ``case when condition then 1 end``."""
+    types.check_condition(operand_for(condition), _COUNT_IF, 0)
+    return Case.of((When(condition=condition, result=Literal.of(1)),), None)
 
 
 def _as_condition(expr: Expr, what: str) -> Expr:

@@ -43,6 +43,7 @@ def problems_of(rest: str) -> list[tuple[int, str, str]]:
             "sequence[1]",
             "a step has one of step, next, followed_by, followed_by_any",
         ),
+        ("followed_by: in, where: kind = 'b'", 9, "sequence", "the step in is a word of the language; give it another"),
         ("followed_by: b, where: amount > a.amuont", 10, "sequence.1.where", "unknown column a.amuont; did you mean"),
         ("followed_by: b, where: amount > c.amount", 10, "sequence.1.where", "unknown column c.amount; did you mean"),
         (
