@@ -27,10 +27,14 @@ from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema, Type
 
 #: Functions of which a key keeps the latest event only, or the latest event of each value.
-LATEST_FUNCTIONS: Final = frozenset({"previous", "time_since_last"})
+LATEST_FUNCTIONS: Final = frozenset({"last", "time_since_last"})
+#: Those of which it keeps the earliest event of each pane, and a value of it.
+FIRST_FUNCTIONS: Final = frozenset({"first"})
 VALUE_FUNCTIONS: Final = frozenset({"seen", "count_distinct"})
 #: Shortest pane: the number of a pane has 32 bits.
 MIN_PANE_MS: Final = 1_000
+#: The most half-lives in a pane: two to this power, times a value, is still a double.
+MAX_HALF_LIVES: Final = 500
 _NAMES: Final = ("count", "count_distinct", "sum", "avg", "min", "max", "stddev", *FEATURE_AGGREGATES)
 
 
@@ -39,7 +43,8 @@ class CompiledFeature:
     """A feature over the events of a stream. ``where`` and ``argument`` are in normal form.
 
     ``by``: in the order of the names. ``panes``: panes of ``pane_ms`` that it reads, the one of the event
-    included. ``text``: the aggregate as its author wrote it; ``type``: of its value.
+    included. ``text``: the aggregate as its author wrote it; ``type``: of its value. ``half_life_ms``: after which an
+    event counts half, of a time decayed aggregate.
     """
 
     name: str
@@ -53,6 +58,7 @@ class CompiledFeature:
     fingerprint: str
     text: str
     type: Type
+    half_life_ms: int | None = None
 
     @property
     def column(self) -> str:
@@ -113,8 +119,12 @@ def _compile_feature(
         raise RuleSetError(f"{place}.within: panes of {render_duration(span.slide_ms)}, at least {shortest}")
     if panes > limits.panes:
         raise RuleSetError(f"{place}.within: {panes} panes, at most {limits.panes}; make `every` longer")
+    if call.half_life_ms is not None and span.slide_ms > MAX_HALF_LIVES * call.half_life_ms:
+        shown = f"panes of {render_duration(span.slide_ms)} for a half-life of {render_duration(call.half_life_ms)}"
+        raise RuleSetError(f"{place}.within: {shown}, at most {MAX_HALF_LIVES} times as long; make `every` shorter")
     of, condition = (None if one is None else one.expr for one in (argument, where))
     identity = [schema.name, list(by), lang.fingerprint(condition), lang.fingerprint(of), call.function, span.slide_ms]
+    identity += [] if call.half_life_ms is None else [call.half_life_ms]
     fingerprint = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
     this = feature.including_this
     made = CompiledFeature(
@@ -129,6 +139,7 @@ def _compile_feature(
         fingerprint=fingerprint,
         text=lang.render(call),
         type=call.type,
+        half_life_ms=call.half_life_ms,
     )
     return made, tuple(column for one in (argument, where) if one is not None for column in one.list_columns)
 

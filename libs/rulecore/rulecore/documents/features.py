@@ -27,7 +27,7 @@ class Feature(DocumentModel):
         Field(description="Name by which `where` and the message read the value."),
     ]
     of: Annotated[
-        Expression, Field(description="Aggregate of earlier events: avg(amount), seen(device_id), previous(country).")
+        Expression, Field(description="Aggregate of earlier events: avg(amount), seen(device_id), last(country).")
     ]
     where: Annotated[
         Expression | None, Field(description="Condition on each earlier event; only events that satisfy it count.")

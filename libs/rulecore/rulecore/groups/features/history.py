@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from rulecore.compile.feature import LATEST_FUNCTIONS, VALUE_FUNCTIONS, CompiledFeature
+from rulecore.compile.feature import FIRST_FUNCTIONS, LATEST_FUNCTIONS, VALUE_FUNCTIONS, CompiledFeature
 from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
+from rulecore.groups.features.decay import TimeDecay
 from rulecore.groups.features.distinct import DistinctTimes
+from rulecore.groups.features.first import FirstTable
 from rulecore.groups.features.latest import VALUE, LatestTable, ValueTimes
 from rulecore.groups.features.panes import FeaturePanes, PaneSpans
 from rulecore.groups.windows.aggregation import Aggregation, Array
@@ -25,7 +27,7 @@ from streamcore.schema import EVENT_MS
 from streamcore.state import StateTable
 
 _COUNTED = "__counted"
-_WITHOUT_PANES = LATEST_FUNCTIONS | VALUE_FUNCTIONS
+_WITHOUT_PANES = FIRST_FUNCTIONS | LATEST_FUNCTIONS | VALUE_FUNCTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,29 @@ class StoredFeature:
         argument = self.feature.argument
         return None if argument is None else polars_type(argument.type)
 
+    @property
+    def decay(self) -> TimeDecay | None:
+        """How an event loses weight with time, if it does."""
+        half_life = self.feature.half_life_ms
+        return None if half_life is None else TimeDecay(half_life, self.feature.pane_ms)
+
+    def contributions(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Return the contributions of each event to the feature."""
+        found = events.select(self.expressions())
+        if self.decay is None:
+            return found
+        own = self.aggregation
+        weights = pl.Series(self.decay.within_pane(events[EVENT_MS].to_numpy()))
+        return found.with_columns(found[own.column(partial)] * weights for partial in own.partials[1:])
+
     def expressions(self) -> list[pl.Expr]:
-        """Return the contributions of each event to the feature, as columns."""
+        """Return the contributions of each event to the feature as columns, without the decay of time."""
         where, argument = self.feature.where, self.feature.argument
         every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
         counts = every if where is None else to_polars(where).fill_null(value=False) & every
         value = None if argument is None else to_polars(argument)
+        if self.feature.function == "time_decayed_count":
+            value = pl.lit(1.0)
         if self.feature.function not in _WITHOUT_PANES:
             return self.aggregation.contributions(counts, value)
         present = counts if value is None else counts & value.is_not_null()
@@ -106,6 +125,7 @@ class History:
         self.keys = KeySlots(dtypes)
         self.features: dict[str, StoredFeature] = {}
         self.panes: dict[int, FeaturePanes] = {}
+        self.first: dict[str, FirstTable] = {}
         self.latest: dict[str, LatestTable] = {}
         self.values: dict[str, ValueTimes] = {}
         self._in_use = 0  # keys with state, at the last look
@@ -114,19 +134,26 @@ class History:
         """Keep exactly these features; a new one begins without a past."""
         self.features = {one.name: one for one in features}
         by_pane: dict[int, list[StoredFeature]] = {}
-        latest, values = {}, {}
+        first, latest, values = {}, {}, {}
         for one in features:
             function = one.feature.function
             if function in LATEST_FUNCTIONS:
-                dtype = one.value_type if function == "previous" else None
+                dtype = one.value_type if function == "last" else None
                 latest[one.name] = self.latest.get(one.name) or LatestTable(self.keys, dtype)
+            elif function in FIRST_FUNCTIONS:
+                first[one.name] = self.first.get(one.name) or self._new_first(one)
             elif function in VALUE_FUNCTIONS:
                 values[one.name] = self.values.get(one.name) or self._new_values(one)
             else:
                 by_pane.setdefault(one.feature.pane_ms, []).append(one)
         self.panes = {ms: self.panes.get(ms) or FeaturePanes(self.keys, ms) for ms in by_pane}
-        self.latest, self.values = latest, values
+        self.first, self.latest, self.values = first, latest, values
         self.drop_unknown()
+
+    def _new_first(self, one: StoredFeature) -> FirstTable:
+        dtype = one.value_type
+        assert dtype is not None, "it has an argument"
+        return FirstTable(self.keys, dtype, one.feature.pane_ms)
 
     def _new_values(self, one: StoredFeature) -> ValueTimes:
         dtype = one.value_type
@@ -141,7 +168,7 @@ class History:
         """Return the events of a cut as ``read`` and ``write`` need them. May raise what evaluation raises."""
         arrivals = KeyedArrivals.sort(self.keys.assign(frame), frame[EVENT_MS].to_numpy())
         ordered = frame[arrivals.order]
-        added = {name: ordered.select(one.expressions()) for name, one in self.features.items()}
+        added = {name: one.contributions(ordered) for name, one in self.features.items()}
         reading = Reading(arrivals, added)
         for name, table in self.values.items():
             columns = added[name]
@@ -160,16 +187,23 @@ class History:
         elif function == "seen":
             found = self._read_seen(reading, name, feature)
         elif function == "count_distinct":
-            table, values = self.values[name], reading.values[name]
-            assert isinstance(table, DistinctTimes)
-            spans = reading.find_spans(feature.pane_ms, feature.panes)
-            by_event = np.where(reading.counted(name), reading.by_event[name], -1)
-            found = pl.Series(table.count(spans, values, by_event, including_this=this))
+            found = self._read_distinct(reading, name, feature)
+        elif function in FIRST_FUNCTIONS:
+            spans, values = reading.find_spans(feature.pane_ms, feature.panes), reading.added[name][VALUE]
+            found = self.first[name].read(spans, reading.arrivals, reading.counted(name), values, including_this=this)
         else:
-            spans = reading.find_spans(feature.pane_ms, feature.panes)
-            totals = self.panes[feature.pane_ms].read(spans, _arrays(reading.added[name]), including_this=this)
-            found = self.features[name].aggregation.result(totals)
+            found = self._read_panes(reading, name, feature)
         return found.gather(reading.arrivals.place).alias(feature.column)
+
+    def _read_panes(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
+        spans, one = reading.find_spans(feature.pane_ms, feature.panes), self.features[name]
+        own, this = one.aggregation, feature.including_this
+        totals = dict(
+            self.panes[feature.pane_ms].read(spans, _arrays(reading.added[name]), one.decay, including_this=this)
+        )
+        if one.decay is not None:
+            totals[own.column(own.partials[1])] *= one.decay.from_pane(reading.arrivals.times)
+        return own.result(totals)
 
     def _read_latest(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
         arrivals, table, this = reading.arrivals, self.latest[name], feature.including_this
@@ -181,6 +215,13 @@ class History:
         else:
             found = table.values(arrivals, counted, reading.added[name][VALUE], including_this=this)
         return found.zip_with(alive, pl.Series(found.name, [None], dtype=found.dtype))
+
+    def _read_distinct(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
+        table = self.values[name]
+        assert isinstance(table, DistinctTimes)
+        spans = reading.find_spans(feature.pane_ms, feature.panes)
+        by_event = np.where(reading.counted(name), reading.by_event[name], -1)
+        return pl.Series(table.count(spans, reading.values[name], by_event, including_this=feature.including_this))
 
     def _read_seen(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
         values, by_event = reading.values[name], reading.by_event[name]
@@ -203,6 +244,8 @@ class History:
         for name, table in self.latest.items():
             value = reading.added[name][VALUE] if table.dtype is not None else None
             table.write(arrivals, reading.counted(name), value)
+        for name, first in self.first.items():
+            first.write(arrivals, reading.counted(name), reading.added[name][VALUE])
         for name, times in self.values.items():
             times.write(reading.values[name], reading.counted_values(name))
 
@@ -214,7 +257,7 @@ class History:
             before = len(panes.runs)
             panes.expire(min(one.first_pane(watermark_ms) for one in own))
             dropped |= len(panes.runs) < before
-        for name, table in self._latest_tables():
+        for name, table in self._event_tables():
             one = self.features[name]
             dropped |= table.expire(one.first_pane(watermark_ms) * one.feature.pane_ms)
         if dropped or len(self.keys) > 2 * self._in_use + 4_096:
@@ -231,23 +274,24 @@ class History:
     def _used(self) -> Ints:
         """Return the key slots that have state, in ascending order."""
         used = [table.used() for table in self.panes.values()]
+        used += [table.used() for table in self.first.values()]
         used += [table.used() for table in self.latest.values()]
         used += [table.used() for table in self.values.values() if isinstance(table, DistinctTimes)]
         return np.unique(np.concatenate([np.empty(0, np.int64), *used]))
 
-    def _latest_tables(self) -> list[tuple[str, LatestTable | ValueTimes]]:
-        return [*self.latest.items(), *self.values.items()]
+    def _event_tables(self) -> list[tuple[str, FirstTable | LatestTable | ValueTimes]]:
+        return [*self.first.items(), *self.latest.items(), *self.values.items()]
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return the tables: the panes by their length in ms, the others by the name of the feature."""
-        return {**{str(ms): table for ms, table in self.panes.items()}, **self.latest, **self.values}
+        return {**{str(ms): table for ms, table in self.panes.items()}, **dict(self._event_tables())}
 
     def state_size(self) -> StateSize:
         """Return the size of all tables, or more."""
         sizes = [table.state_size for table in self.panes.values()]
-        return sum((table.state_size() for _, table in self._latest_tables()), sum(sizes, StateSize()))
+        return sum((table.state_size() for _, table in self._event_tables()), sum(sizes, StateSize()))
 
     def exact_sizes(self) -> Mapping[str, StateSize]:
         """Return the size of each table, by its name in ``tables``."""
@@ -255,7 +299,7 @@ class History:
         for ms, table in self.panes.items():
             every = np.ones(len(table.runs.codes()), bool)
             found[str(ms)] = table.state_sizes({"": every})[""]
-        return found | {name: table.exact_size() for name, table in self._latest_tables()}
+        return found | {name: table.exact_size() for name, table in self._event_tables()}
 
     def table_name(self, name: str) -> str:
         """Return the name of the table in which a feature is."""

@@ -1,4 +1,4 @@
-"""The time of the latest event of each key, and a value of it: the state of ``previous`` and ``time_since_last``."""
+"""The time of the latest event of each key, and a value of it: the state of ``last`` and ``time_since_last``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LatestTable:
         assert self.dtype is not None, "a table with values"
         stored = self._stored(arrivals)
         event = arrivals.latest_event(counted, stored, including_this=including_this)
-        kept = pl.Series(values.name, self._values[arrivals.key_slots].tolist(), dtype=self.dtype)
+        kept = self.values_at(arrivals.key_slots)
         both = pl.concat([kept, values.cast(self.dtype)])
         found: pl.Series = both.gather(np.where(event < 0, arrivals.key, len(kept) + event))
         return found
@@ -52,10 +52,19 @@ class LatestTable:
         last = arrivals.last(arrivals.latest_event(counted, self._stored(arrivals), including_this=True))
         changed = np.flatnonzero(last >= 0)
         slots, event = arrivals.key_slots[changed], last[changed]
-        self._times[slots] = arrivals.times[event]
+        self.put(slots, arrivals.times[event], None if values is None else values.gather(event).to_list())
+
+    def put(self, slots: Ints, times: Ints, values: Sequence[object] | None) -> None:
+        """Set the rows of distinct key slots."""
+        self._grow()
+        self._times[slots] = times
         if values is not None:
-            self._put_values(slots, values.gather(event).to_list())
+            self._put_values(slots, values)
         self._dirty.append(slots)
+
+    def values_at(self, slots: Ints) -> pl.Series:
+        """Return the values of the rows in these key slots."""
+        return pl.Series(VALUE, self._values[slots].tolist(), dtype=self.dtype)
 
     def _put_values(self, slots: Ints, values: Sequence[object]) -> None:
         """Set the values of distinct slots."""

@@ -82,7 +82,10 @@ def test_a_document_with_a_wrong_feature_is_rejected(entries: dict[str, Any], me
         ({"of": "amount"}, "features.0.of:1:1: amount"),
         ({"of": "avg(amount) + 1"}, "features.0.of: is one aggregate, such as avg\\(amount\\); there are count, "),
         ({"of": "avg(amont)"}, "features.0.of:1:5: unknown column amont"),
-        ({"of": "previous()"}, "accepted here: previous\\(x\\)"),
+        ({"of": "last()"}, "accepted here: last\\(x\\)"),
+        ({"of": "time_decayed_sum(amount)"}, "accepted here: time_decayed_sum\\(x, interval 7 days\\)"),
+        ({"of": "time_decayed_count(amount)"}, "takes a half-life, an interval above 0"),
+        ({"of": "time_decayed_count(interval 1 second)"}, "1h for a half-life of 1s, at most 500 times"),
         ({"of": "time_since_last(ts)"}, "accepted here: time_since_last\\(\\)"),
         ({"where": "amont > 1"}, "features.0.where:1:1: unknown column amont"),
         ({"by": ["card"]}, "features.0.by: must contain user"),
@@ -173,7 +176,7 @@ def test_events_that_no_feature_counts_take_no_state_and_texts_count_for_the_bud
     app.cut([publish(0, document(features=[never]))], CLOCK)
     quiet = lane(app.cut([pay(n, 0, 1.0, user=f"u{n}") for n in range(2_000)], CLOCK), STATUS)
     assert quiet == []
-    text = {**MEAN, "name": "last", "of": "previous(card)"}
+    text = {**MEAN, "name": "last", "of": "last(card)"}
     app.cut([publish(1, document(name="t", features=[text], where="card <> last"))], CLOCK)
     statuses = lane(app.cut([pay(5_000, 1, 1.0, card="k" * 200_000)], CLOCK), STATUS)
     assert [(one["rule"], one["status"]) for one in statuses] == [("t", "quarantined")]

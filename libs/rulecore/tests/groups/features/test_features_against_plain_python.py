@@ -67,6 +67,10 @@ def numbers(events: Sequence[Pay]) -> list[float]:
     return [e.x for e in events if e.x is not None]
 
 
+def money_in_units(event: Pay) -> float | None:
+    return None if event.amount is None else float(event.amount)
+
+
 def money(value: int) -> str:
     return f"{value}.00"
 
@@ -92,12 +96,22 @@ def since_last(events: Sequence[Pay], event: Pay) -> object:
     return None if found is None else event.ms - found.ms
 
 
-def previous_card(events: Sequence[Pay], _: Pay) -> object:
+def decayed(events: Sequence[Pay], event: Pay, half_life: int, read: Callable[[Pay], float | None]) -> object:
+    known = [(value, event.minute - e.minute) for e in events if (value := read(e)) is not None]
+    return pytest.approx(math.fsum(v * 0.5 ** (age / half_life) for v, age in known), rel=1e-12) if known else None
+
+
+def first_of(events: Sequence[Pay], read: Callable[[Pay], object]) -> object:
+    found = [e for e in events if read(e) is not None]
+    return read(min(found, key=lambda e: e.ms)) if found else None
+
+
+def last_card(events: Sequence[Pay], _: Pay) -> object:
     found = latest([e for e in events if e.card is not None])
     return None if found is None else found.card
 
 
-def previous_x(events: Sequence[Pay], _: Pay) -> object:
+def last_x(events: Sequence[Pay], _: Pay) -> object:
     found = latest([e for e in events if e.x is not None])
     return None if found is None else found.x
 
@@ -114,8 +128,15 @@ AGGREGATES: Mapping[str, Read] = {
     "stddev(x)": deviation,
     "count(distinct card)": lambda events, _: len({e.card for e in events} - {None}),
     "seen(card)": lambda events, event: None if event.card is None else event.card in {e.card for e in events},
-    "previous(card)": previous_card,
-    "previous(x)": previous_x,
+    "first(card)": lambda events, _: first_of(events, lambda e: e.card),
+    "first(x)": lambda events, _: first_of(events, lambda e: e.x),
+    "last(card)": last_card,
+    "last(x)": last_x,
+    "time_decayed_count(interval 3 minutes)": lambda events, event: (
+        decayed(events, event, 3, lambda _: 1.0) if events else 0.0
+    ),
+    "time_decayed_sum(x, interval 3 minutes)": lambda events, event: decayed(events, event, 3, lambda e: e.x),
+    "time_decayed_sum(amount, interval 20 minutes)": lambda events, event: decayed(events, event, 20, money_in_units),
     "time_since_last()": since_last,
 }
 WHERES: Mapping[str | None, Callable[[Pay], bool]] = {
