@@ -41,7 +41,8 @@ class RuleFiring:
     again. ``time_ms`` is the time at which the rule fired; it evaluated the time from ``start_ms`` to ``end_ms``.
     ``row``: the row, in the frame given to the group, of the event at which the rule fired; None if it fired at a
     watermark or at an event of an earlier cut. ``incomplete``: the window began before the rule counted events.
-    ``events``: the events that made the rule fire, in order, for kinds of rules that keep them.
+    ``events``: the events that made the rule fire, in order, for kinds of rules that keep them. ``origin``: of the
+    event of an earlier cut at which the rule fired, for rules that evaluate events in order of time.
     """
 
     rule: CompiledRule
@@ -55,6 +56,7 @@ class RuleFiring:
     values: Mapping[str, Value]
     incomplete: bool
     events: tuple[Origin, ...] = ()
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

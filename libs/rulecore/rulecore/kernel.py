@@ -468,7 +468,7 @@ class RulesKernel:
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
         records: list[Record] = []
         for firing in kept:
-            origin = None if firing.row is None else self._origin(events[firing.row])
+            origin = firing.origin if firing.row is None else self._origin(events[firing.row])
             self.firings.setdefault(name, []).append((firing, origin))
             records += self._alert(firing, origin)
         return [*records, *(record for exceeded in exceeding for record in self._quarantine(*exceeded))]

@@ -1,6 +1,7 @@
 """Compiles the features of a rule. Features with an equal fingerprint are one feature, whatever their names.
 
-The fingerprint is a hash of the stream, `by`, the condition, the aggregate and the length of a pane; how far back the
+The fingerprint is a hash of the stream, `by`, the condition, the aggregate, the length of a pane and the order in which
+the rule evaluates events; how far back the
 feature reads is not part of it, nor whether the event itself counts. So rules share the state of a feature, and it
 survives changes of the rule's condition and of the feature's length.
 """
@@ -16,7 +17,7 @@ import orjson
 
 from rulecore import language as lang
 from rulecore.compile.conditions import NameScope, compile_condition, compile_expr
-from rulecore.documents.features import Feature
+from rulecore.documents.features import EventOrder, Feature
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, Scope
@@ -125,6 +126,7 @@ def _compile_feature(
     of, condition = (None if one is None else one.expr for one in (argument, where))
     identity = [schema.name, list(by), lang.fingerprint(condition), lang.fingerprint(of), call.function, span.slide_ms]
     identity += [] if call.half_life_ms is None else [call.half_life_ms]
+    identity += [rule.order] if rule.order is EventOrder.IN_ORDER else []
     fingerprint = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
     this = feature.including_this
     made = CompiledFeature(

@@ -22,9 +22,10 @@ from streamcore.state import KeyValueTable, StateTable
 class GroupId:
     """The identity of a group: rules with an equal ``GroupId`` share state.
 
-    ``kind`` is a ``RuleKind``, or ``session`` or ``count`` for these kinds of windows. ``unit`` is the length of a pane
-    or the gap of a session, in milliseconds; the events per pane of a count window; 0 for other kinds. ``generation``
-    counts how often the group was deleted before, so that rows of a deleted group have another name in the state log.
+    ``kind`` is a ``RuleKind``, or ``session`` or ``count`` for these kinds of windows, or ``in_order`` for
+    feature rules that evaluate events in order of time. ``unit`` is the length of a pane or the gap of a session, in
+    milliseconds; the events per pane of a count window; 0 for other kinds. ``generation`` counts how often the group
+    was deleted before, so that rows of a deleted group have another name in the state log.
     """
 
     kind: str
