@@ -535,7 +535,8 @@ class AggregateCall(_Typed):
     node: Constant["aggregate"] = "aggregate"
     function: AggregateFunction
     argument: Expr | None = None
-    half_life_ms: int | None = None
+    # Not in the JSON of other aggregates, so that their fingerprints stay as they are.
+    half_life_ms: Annotated[int | None, Field(gt=0, exclude_if=lambda ms: ms is None)] = None
 
     @classmethod
     def of(cls, function: AggregateFunction, argument: Expr | None, half_life_ms: int | None = None) -> AggregateCall:

@@ -7,7 +7,7 @@ import polars as pl
 
 from rulecore.groups.features.arrivals import NEVER, Ints, KeyedArrivals, Mask
 from rulecore.groups.features.latest import ValueTimes
-from rulecore.groups.features.panes import PaneSpans
+from rulecore.groups.features.panes import PaneSpans, distinct_sorted
 from rulecore.groups.windows.aggregation import Array, Combine, Partial
 from rulecore.groups.windows.pane_runs import Runs
 from rulecore.groups.windows.pane_table import PANE_MASK, SHIFT
@@ -86,7 +86,7 @@ class DistinctTimes(ValueTimes):
     def used(self) -> Ints:
         """Return the key slots of the group that have values, in ascending order."""
         self._count_all()
-        return np.unique(self._counts.codes() >> SHIFT)
+        return distinct_sorted(self._counts.codes() >> SHIFT)
 
     def load(self, rows: pl.DataFrame) -> None:
         self._counted = False

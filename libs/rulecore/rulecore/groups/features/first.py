@@ -7,7 +7,7 @@ import polars as pl
 
 from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
 from rulecore.groups.features.latest import LatestTable
-from rulecore.groups.features.panes import PaneSpans
+from rulecore.groups.features.panes import PaneSpans, distinct_sorted
 from rulecore.groups.windows.aggregation import Combine, Partial
 from rulecore.groups.windows.pane_runs import Runs
 from rulecore.groups.windows.pane_table import PANE, PANE_MASK, SHIFT
@@ -112,7 +112,7 @@ class FirstTable:
 
     def used(self) -> Ints:
         """Return the key slots of the group that have panes, in ascending order."""
-        return np.unique(self._find_index().codes() >> SHIFT)
+        return distinct_sorted(self._find_index().codes() >> SHIFT)
 
     # --- size ---------------------------------------------------------------------------------------------------
 

@@ -142,7 +142,7 @@ class FeatureGroup:
         for history in self._histories.values():
             for name, one in history.features.items():
                 try:
-                    one.contributions(frame)
+                    frame.select(one.expressions())
                 except EVALUATION_ERRORS as own:
                     broken[name] = f"{type(own).__name__}: {own}"
         if not broken:

@@ -19,6 +19,7 @@ from rulecore.groups.features.first import FirstTable
 from rulecore.groups.features.latest import VALUE, LatestTable, ValueTimes
 from rulecore.groups.features.panes import FeaturePanes, PaneSpans
 from rulecore.groups.windows.aggregation import Aggregation, Array
+from rulecore.groups.windows.pane_runs import EntryRanges
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.state_size import StateSize
 from streamcore.columnar.key_slots import KeySlots
@@ -56,14 +57,12 @@ class StoredFeature:
         half_life = self.feature.half_life_ms
         return None if half_life is None else TimeDecay(half_life, self.feature.pane_ms)
 
-    def contributions(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Return the contributions of each event to the feature."""
-        found = events.select(self.expressions())
+    def with_decay(self, contributions: pl.DataFrame, times: Ints) -> pl.DataFrame:
+        """Return the contributions of events at these times as of the beginning of their panes."""
         if self.decay is None:
-            return found
-        own = self.aggregation
-        weights = pl.Series(self.decay.within_pane(events[EVENT_MS].to_numpy()))
-        return found.with_columns(found[own.column(partial)] * weights for partial in own.partials[1:])
+            return contributions
+        own, weights = self.aggregation, pl.Series(self.decay.within_pane(times))
+        return contributions.with_columns(contributions[own.column(partial)] * weights for partial in own.partials[1:])
 
     def expressions(self) -> list[pl.Expr]:
         """Return the contributions of each event to the feature as columns, without the decay of time."""
@@ -88,14 +87,15 @@ class StoredFeature:
 class Reading:
     """The events of a cut in one ``History``.
 
-    ``added``: by state, the contributions of each sorted event. ``spans``: by length and number of panes. For the
-    features of values, by state: ``values``, the events that have a value, by value; ``by_event``, for each sorted
+    ``added``: by state, the contributions of each sorted event. ``spans``, ``ranges``: by length and number of panes.
+    For the features of values, by state: ``values``, the events that have a value, by value; ``by_event``, for each sorted
     event its index in them, or -1.
     """
 
     arrivals: KeyedArrivals
     added: Mapping[str, pl.DataFrame]
     spans: dict[tuple[int, int], PaneSpans] = field(default_factory=dict)
+    ranges: dict[tuple[int, int], EntryRanges] = field(default_factory=dict)
     values: dict[str, KeyedArrivals] = field(default_factory=dict)
     by_event: dict[str, Ints] = field(default_factory=dict)
 
@@ -168,7 +168,7 @@ class History:
         """Return the events of a cut as ``read`` and ``write`` need them. May raise what evaluation raises."""
         arrivals = KeyedArrivals.sort(self.keys.assign(frame), frame[EVENT_MS].to_numpy())
         ordered = frame[arrivals.order]
-        added = {name: one.contributions(ordered) for name, one in self.features.items()}
+        added = self._contributions(ordered, arrivals.times)
         reading = Reading(arrivals, added)
         for name, table in self.values.items():
             columns = added[name]
@@ -178,6 +178,17 @@ class History:
             reading.by_event[name] = np.full(len(arrivals.times), -1)
             reading.by_event[name][present] = reading.values[name].place
         return reading
+
+    def _contributions(self, events: pl.DataFrame, times: Ints) -> Mapping[str, pl.DataFrame]:
+        """Return by state the contributions of each event. What features have in common is computed once."""
+        expressions = {name: one.expressions() for name, one in self.features.items()}
+        every = [expression for own in expressions.values() for expression in own]
+        columns = iter(events.select(one.alias(str(number)) for number, one in enumerate(every)).get_columns())
+        found = {}
+        for name, own in expressions.items():
+            frame = pl.DataFrame([next(columns).alias(one.meta.output_name()) for one in own])
+            found[name] = self.features[name].with_decay(frame, times)
+        return found
 
     def read(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
         """Return the value of a feature at each event, in order of arrival. ``name``: of its state."""
@@ -198,9 +209,11 @@ class History:
     def _read_panes(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:
         spans, one = reading.find_spans(feature.pane_ms, feature.panes), self.features[name]
         own, this = one.aggregation, feature.including_this
-        totals = dict(
-            self.panes[feature.pane_ms].read(spans, _arrays(reading.added[name]), one.decay, including_this=this)
-        )
+        window, panes = (feature.pane_ms, feature.panes), self.panes[feature.pane_ms]
+        if window not in reading.ranges:
+            reading.ranges[window] = panes.ranges(spans)
+        added = _arrays(reading.added[name])
+        totals = dict(panes.read(spans, reading.ranges[window], added, one.decay, including_this=this))
         if one.decay is not None:
             totals[own.column(own.partials[1])] *= one.decay.from_pane(reading.arrivals.times)
         return own.result(totals)

@@ -68,7 +68,8 @@ class LatestTable:
 
     def _put_values(self, slots: Ints, values: Sequence[object]) -> None:
         """Set the values of distinct slots."""
-        self._characters += characters(values) - characters(self._values[slots].tolist())
+        if self.dtype == pl.String:
+            self._characters += characters(values) - characters(self._values[slots].tolist())
         self._values[slots] = np.array([*values, None], object)[:-1]  # with one more, rows of equal length stay values
 
     def _stored(self, arrivals: KeyedArrivals) -> Ints:
@@ -107,8 +108,10 @@ class LatestTable:
     def exact_size(self) -> StateSize:
         """Return the size of all rows."""
         used = self.used()
-        text = characters(value for row in self.keys.frame(used).rows() for value in row)
-        return StateSize(len(used), len(used) * _ENTRY_BYTES + text + characters(self._values[used].tolist()))
+        frame = self.keys.frame(used)
+        text = sum(int(frame[n].str.len_chars().sum()) for n, kind in self.keys.dtypes.items() if kind == pl.String)
+        own = characters(self._values[used].tolist()) if self.dtype == pl.String else 0
+        return StateSize(len(used), len(used) * _ENTRY_BYTES + text + own)
 
     # --- StateTable ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
 from rulecore.groups.features.decay import TimeDecay
 from rulecore.groups.windows.aggregation import Aggregation, Array, Partial
+from rulecore.groups.windows.pane_runs import EntryRanges
 from rulecore.groups.windows.pane_table import PANE_MASK, SHIFT, PaneRows, PaneTable
 from rulecore.groups.windows.running import running
 from streamcore.columnar.grouping import expand_counts
@@ -86,6 +87,11 @@ class PaneSpans:
         return before
 
 
+def distinct_sorted(values: Ints) -> Ints:
+    """Return the distinct ones of values in ascending order."""
+    return values[np.flatnonzero(np.diff(values, prepend=-1))]
+
+
 def _slices(counts: Ints) -> Iterator[Ints]:
     """Yield the numbers of spans in pieces that have at most ``_MOST_PAIRS`` pairs, or one span."""
     piece = (np.cumsum(counts) - 1) // _MOST_PAIRS
@@ -119,14 +125,24 @@ class FeaturePanes(PaneTable):
         super().__init__(keys.dtypes, pane_ms)
         self.keys = keys
 
-    def read(
-        self, spans: PaneSpans, values: Mapping[str, Array], decay: TimeDecay | None = None, *, including_this: bool
-    ) -> Mapping[str, Array]:
-        """Return the partials of a feature at each sorted event. ``values``: by column, the contribution of each.
+    def ranges(self, spans: PaneSpans) -> EntryRanges:
+        """Return the stored panes of each span, until panes are written or dropped."""
+        return self.runs.ranges((spans.slots << SHIFT) | spans.oldest, (spans.slots + 1) << SHIFT)
 
-        With ``decay`` the sums are as of the beginning of the event's pane.
+    def read(
+        self,
+        spans: PaneSpans,
+        ranges: EntryRanges,
+        values: Mapping[str, Array],
+        decay: TimeDecay | None = None,
+        *,
+        including_this: bool,
+    ) -> Mapping[str, Array]:
+        """Return the partials of a feature at each sorted event.
+
+        ``ranges``: of ``spans``. ``values``: by column, the contribution of each event. With ``decay`` the sums are as
+        of the beginning of the event's pane.
         """
-        ranges = self.runs.ranges((spans.slots << SHIFT) | spans.oldest, (spans.slots + 1) << SHIFT)
         read = {}
         for name, own in values.items():
             partial = self.partials[name]
@@ -152,7 +168,7 @@ class FeaturePanes(PaneTable):
 
     def used(self) -> Ints:
         """Return the key slots that have panes, in ascending order."""
-        return np.unique(self.runs.codes() >> SHIFT)
+        return distinct_sorted(self.runs.codes() >> SHIFT)
 
     def keep_aggregations(self, aggregations: Sequence[Aggregation]) -> None:
         """Keep exactly the columns of these aggregates, and the panes in which one of them has counted an event."""
