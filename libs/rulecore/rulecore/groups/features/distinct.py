@@ -61,6 +61,11 @@ class DistinctTimes(ValueTimes):
         self._add(owner[known], before[known], -1)
         self._add(owner[moved], after[moved], 1)
 
+    def merge(self, rows: pl.DataFrame) -> None:
+        """Add older events: the key columns, ``VALUE`` and ``TIME``, each value of a key once."""
+        self._counted = False
+        super().merge(rows)
+
     def _add(self, owner: Ints, times: Ints, change: int) -> None:
         codes, counts = np.unique((owner << SHIFT) | (times // self.pane_ms), return_counts=True)
         self._counts.insert(codes[~self._counts.contains(codes)])

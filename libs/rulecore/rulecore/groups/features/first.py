@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
-from rulecore.groups.features.latest import LatestTable
+from rulecore.groups.features.latest import TIME, VALUE, LatestTable
 from rulecore.groups.features.panes import PaneSpans, distinct_sorted
 from rulecore.groups.windows.aggregation import Combine, Partial
 from rulecore.groups.windows.pane_runs import Runs
@@ -81,6 +81,12 @@ class FirstTable:
         rows = self.keys.assign(keyed)
         self._events.put(rows, arrivals.times[event], values.gather(event).to_list())
         self._enter(codes, arrivals.times[event], rows)
+
+    def merge(self, rows: pl.DataFrame) -> None:
+        """Add older events: the key columns, ``PANE``, ``TIME`` and ``VALUE``, each pane of a key once."""
+        self._indexed = False
+        slots = self.keys.assign(rows)
+        self._events.merge(slots, rows[TIME].to_numpy(), rows[VALUE].to_list(), earliest=True)
 
     def _enter(self, codes: Ints, times: Ints, rows: Ints) -> None:
         self._index.insert(codes[~self._index.contains(codes)])

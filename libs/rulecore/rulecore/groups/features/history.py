@@ -16,10 +16,11 @@ from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
 from rulecore.groups.features.decay import TimeDecay
 from rulecore.groups.features.distinct import DistinctTimes
 from rulecore.groups.features.first import FirstTable
-from rulecore.groups.features.latest import VALUE, LatestTable, ValueTimes
+from rulecore.groups.features.latest import TIME, VALUE, LatestTable, ValueTimes
 from rulecore.groups.features.panes import FeaturePanes, PaneSpans
 from rulecore.groups.windows.aggregation import Aggregation, Array
 from rulecore.groups.windows.pane_runs import EntryRanges
+from rulecore.groups.windows.pane_table import PANE, PaneRows
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.state_size import StateSize
 from streamcore.columnar.key_slots import KeySlots
@@ -88,8 +89,8 @@ class Reading:
     """The events of a cut in one ``History``.
 
     ``added``: by state, the contributions of each sorted event. ``spans``, ``ranges``: by length and number of panes.
-    For the features of values, by state: ``values``, the events that have a value, by value; ``by_event``, for each sorted
-    event its index in them, or -1.
+    For the features of values, by state: ``values``, the events that have a value, by value; ``by_event``, for each
+    sorted event its index in them, or -1.
     """
 
     arrivals: KeyedArrivals
@@ -294,6 +295,46 @@ class History:
 
     def _event_tables(self) -> list[tuple[str, FirstTable | LatestTable | ValueTimes]]:
         return [*self.first.items(), *self.latest.items(), *self.values.items()]
+
+    # --- backfill -----------------------------------------------------------------------------------------------
+
+    def backfill_types(self, name: str) -> Mapping[str, pl.DataType]:
+        """Return the columns of the rows of a feature beside those of the key. ``name``: of its state."""
+        one = self.features[name]
+        if one.feature.function not in _WITHOUT_PANES:
+            partials = one.aggregation.partials
+            return {PANE: pl.Int64(), **{p.suffix: pl.Int64() if p.whole else pl.Float64() for p in partials}}
+        value = {} if one.value_type is None else {VALUE: one.value_type}
+        return {PANE: pl.Int64(), TIME: pl.Int64(), **value}
+
+    def backfill_rows(self, name: str) -> pl.DataFrame:
+        """Return all rows of a feature, with the columns of ``backfill_types``."""
+        one = self.features[name]
+        rows = self.tables()[self.table_name(name)].rows(0, 1)
+        if one.feature.function not in _WITHOUT_PANES:
+            own, (counter, *_) = one.aggregation, one.aggregation.partials
+            rows = rows.rename({own.column(p): p.suffix for p in own.partials}).filter(pl.col(counter.suffix) > 0)
+        else:
+            rows = rows.with_columns((pl.col(TIME) // one.feature.pane_ms).alias(PANE))
+        return rows.select(*self.keys.dtypes, *self.backfill_types(name))
+
+    def add_backfill(self, name: str, rows: pl.DataFrame) -> None:
+        """Add older events to a feature, as ``backfill_rows`` of another process returned them."""
+        one = self.features[name]
+        if one.feature.function not in _WITHOUT_PANES:
+            own, panes = one.aggregation, self.panes[one.feature.pane_ms]
+            values = {own.column(p): rows[p.suffix].to_numpy() for p in own.partials}
+            added = PaneRows(self.keys.assign(rows), rows[PANE].to_numpy(), values)
+            panes.add(added, panes.arrive(added))
+        elif name in self.latest:
+            rows = rows.unique([*self.keys.dtypes], keep="last", maintain_order=True)
+            table = self.latest[name]
+            values_of = rows[VALUE].to_list() if table.dtype is not None else None
+            table.merge(self.keys.assign(rows), rows[TIME].to_numpy(), values_of)
+        elif name in self.first:
+            self.first[name].merge(rows.unique([*self.keys.dtypes, PANE], keep="first", maintain_order=True))
+        else:
+            self.values[name].merge(rows.unique([*self.keys.dtypes, VALUE], keep="last", maintain_order=True))
 
     # --- state --------------------------------------------------------------------------------------------------
 

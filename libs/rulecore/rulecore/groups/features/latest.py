@@ -62,6 +62,14 @@ class LatestTable:
             self._put_values(slots, values)
         self._dirty.append(slots)
 
+    def merge(self, slots: Ints, times: Ints, values: Sequence[object] | None, *, earliest: bool = False) -> None:
+        """Add older events to the rows of distinct key slots: a row stays if it has a later time, and of equal times
+        too; with ``earliest`` only if it has an earlier one. ``values``: None for a table of times."""
+        stored = self.at(slots)
+        newer = np.flatnonzero((stored == NEVER) | ((times <= stored) if earliest else (times > stored)))
+        own = None if values is None else [values[at] for at in newer.tolist()]
+        self.put(slots[newer], times[newer], own)
+
     def values_at(self, slots: Ints) -> pl.Series:
         """Return the values of the rows in these key slots."""
         return pl.Series(VALUE, self._values[slots].tolist(), dtype=self.dtype)
@@ -159,6 +167,10 @@ class ValueTimes:
     def write(self, arrivals: KeyedArrivals, counted: Mask) -> None:
         """Keep the latest time of each value."""
         self._latest.write(arrivals, counted, None)
+
+    def merge(self, rows: pl.DataFrame) -> None:
+        """Add older events: the key columns, ``VALUE`` and ``TIME``, each value of a key once."""
+        self._latest.merge(self.keys.assign(rows), rows[TIME].to_numpy(), None)
 
     def stored(self, slots: Ints) -> Ints:
         """Return the latest time of the value in each of these slots before this cut, ``NEVER`` without one."""
