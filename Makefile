@@ -117,6 +117,7 @@ CHANGE_KILLS ?= 5
 OWNER_SCHEDULES ?= 5000
 APPROVAL_SCHEDULES ?= 1000000
 PATTERNS ?= 10000
+FEATURE_PAIRS ?= 100000
 # Of each of four streams, for each of three odds of damage: a million documents.
 JSON_RECORDS ?= 84000
 BINARY_SCHEMAS ?= 5000
@@ -124,8 +125,8 @@ OWNER_RUNS ?= 20
 LAB_MINUTES ?= 60
 LAB_SEED ?= $(shell date +%Y%m%d)
 DAMAGED_FILES ?= 300
-NIGHTLY := nightly-properties nightly-language nightly-decoders nightly-patterns nightly-simulation nightly-owners \
-	nightly-damaged nightly-approvals nightly-transcripts nightly-changes nightly-lab
+NIGHTLY := nightly-properties nightly-language nightly-decoders nightly-patterns nightly-features nightly-simulation \
+	nightly-owners nightly-damaged nightly-approvals nightly-transcripts nightly-changes nightly-lab
 .PHONY: nightly $(NIGHTLY)
 nightly: setup ## the long forms, one after the other, whichever fails: index against naive, schedules, changes under load
 	@$(MAKE) --no-print-directory --keep-going --jobs=1 $(NIGHTLY)
@@ -147,6 +148,9 @@ nightly-decoders:
 		HEADGATE_BINARY_SEED=$(LAB_SEED) $(VENV)/python -m pytest libs/streamcore/tests/decode/walk --timeout 7200 $(ARGS)
 nightly-patterns:
 	@HEADGATE_PATTERNS=$(PATTERNS) HEADGATE_PATTERN_SEED=$(LAB_SEED) $(VENV)/python -m pytest -n $(WORKERS) libs/streamcore/tests/patterns --timeout 7200 $(ARGS)
+nightly-features:
+	@HEADGATE_FEATURE_PAIRS=$(FEATURE_PAIRS) HEADGATE_SEED=$(LAB_SEED) $(VENV)/python -m pytest -n $(WORKERS) \
+		libs/rulecore/tests/groups/features/test_feature_campaign.py $(ARGS)
 nightly-simulation:
 	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
 nightly-owners:

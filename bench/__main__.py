@@ -15,6 +15,7 @@ from bench.harness import in_process, jobs
 from bench.harness.environment import Environment, open_environment
 from bench.harness.events import CONTEXT_FIELDS, FIELDS
 from bench.harness.result import Figure, Result, show
+from bench.kernels import features
 from bench.sinks import postgres as postgres_sink
 from bench.spark import copies, etl, latency, operators, propagation, recovery, release, sequences, startup, throughput
 from headgate.console.messages import to_stderr
@@ -109,6 +110,12 @@ def _windowed_ratio(request: Request) -> list[Result]:
 
 def _sequences(request: Request) -> list[Result]:
     return [sequences.sequences(request.environment, request.size(2_000_000, 400_000), request.options)]
+
+
+def _features(request: Request) -> list[Result]:
+    """Measure 100 and then 1,000 rules over 100 features, in process."""
+    counts = [request.rules] if request.rules else [100, 1_000]
+    return features.measure_all(counts, request.size(1_000_000, 100_000))
 
 
 def _copy(request: Request) -> list[Result]:
@@ -222,6 +229,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "windowed": _windowed_rules,
     "windowed-ratio": _windowed_ratio,
     "sequences": _sequences,
+    "features": _features,
     "deduplicate": _deduplicate,
     "declared-fields": _declared_fields,
     "copy": _copy,

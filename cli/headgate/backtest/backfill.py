@@ -95,8 +95,8 @@ def backfill_rule(
     rule = known.rules.candidate(rule_id) or known.rules.live(rule_id)
     if rule is None:
         raise InputError(f"app {topics.app} has no rule {rule_id!r}; publish it first, for example in shadow mode")
-    if rule.window is None:
-        raise InputError(f"{rule_id} is not a windowed rule: it has no windows to backfill")
+    if rule.window is None and not rule.features:
+        raise InputError(f"{rule_id} has neither windows nor features to backfill")
     source = find_input(rule.rule.on, known.rules.streams, history.topics, history.formats)
     contents = known.lists.contents(history.now_ms)
     results = []
@@ -132,7 +132,7 @@ def _missing_aggregates(kafka: KafkaSettings, topics: AppTopics, rule: CompiledR
             offsets = sorted(((topic, int(p)), int(o)) for topic, places in by_topic for p, o in places.items())
             start = frozenset(incomplete["counts_from"]), tuple(offsets)
             latest |= {name: (since, start) for name, since in incomplete["since_ms"].items()}
-    names = [spec.column for spec in rule.aggregates]
+    names = [*(spec.column for spec in rule.aggregates), *(feature.fingerprint for feature in rule.features)]
     rows = [name for name in latest if name.startswith("rows_")]
     by_start: dict[_Start, dict[str, int]] = {}
     for name in [*names, *rows]:

@@ -17,6 +17,7 @@ from headgate.records.decoder import EventDecoder
 from headgate.records.topic_decoder import TopicDecoder
 from headgate.time_arguments import show_time
 from rulecore.compile.rule import CompiledRule
+from rulecore.documents.features import EventOrder
 from rulecore.documents.rule import Emit, RuleKind
 from rulecore.documents.yaml_reader import Json
 from rulecore.explain.explanation import ExplainQuestion
@@ -33,7 +34,8 @@ _DISORDER_MS = 10_000
 
 def _ends_at_watermark(rule: CompiledRule) -> bool:
     """Return whether later events can change the rule's result for an event."""
-    return rule.rule.emit is Emit.FINAL or rule.kind in (RuleKind.SEQUENCE, RuleKind.ABSENCE)
+    waits = rule.rule.emit is Emit.FINAL or rule.rule.order is EventOrder.IN_ORDER
+    return waits or rule.kind in (RuleKind.SEQUENCE, RuleKind.ABSENCE)
 
 
 # --- a position -------------------------------------------------------------------------------------------------

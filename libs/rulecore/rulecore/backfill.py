@@ -28,7 +28,10 @@ from rulecore.documents.rule_kinds import RuleName
 from rulecore.documents.scalars import Time
 from rulecore.documents.yaml_reader import one_line
 from rulecore.errors import DocumentError, RuleSetError
-from rulecore.groups.base import CutContext, GroupId
+from rulecore.groups.base import BackfilledGroup, CutContext, GroupId
+from rulecore.groups.features.group import FeatureGroup
+from rulecore.groups.features.latest import TIME
+from rulecore.groups.features.latest import VALUE as FEATURE_VALUE
 from rulecore.groups.windows.distinct_table import VALUE
 from rulecore.groups.windows.group import WindowGroup
 from rulecore.groups.windows.pane_table import FIRED, PANE, PANE_MASK
@@ -61,7 +64,7 @@ class Backfill(DocumentModel):
 class _Part(DocumentModel):
     """Rows of one table, by column: key columns, panes and values; of a ``count_distinct``, one value per row.
 
-    ``table``: ``panes``, or the column of the ``count_distinct``.
+    ``table``: ``panes``, or the column of the ``count_distinct``, or the fingerprint of a feature.
     """
 
     model_config = ConfigDict(strict=False, extra="forbid", frozen=True)
@@ -127,27 +130,50 @@ def decode_part(value: bytes) -> _Part:
         raise DocumentError(f"a part of a backfill is not JSON: {one_line(error)}") from error
 
 
-def _frames(part: _Part, group: WindowGroup) -> Iterator[tuple[str, pl.DataFrame]]:
+def _frames(part: _Part, group: WindowGroup | FeatureGroup) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield the rows of a part for each aggregate, with exactly the columns and types of its table."""
+    if isinstance(group, FeatureGroup):
+        yield part.table, _feature_frame(part, group)
+        return
+    keys = group.panes.keys.dtypes
     if part.table in group.distinct:
-        yield part.table, _frame(part, group, {VALUE: (group.distinct[part.table].dtype, None)})
+        yield part.table, _frame(part, keys, {VALUE: (group.distinct[part.table].dtype, None)})
         return
     if part.table != "panes":
         raise RuleSetError(f"a part of a backfill is for {part.table[:80]!r}, which the rule does not count")
     partials = {n: p for n, p in group.panes.partials.items() if not n.startswith(FIRED)}
     kept = {n: (pl.Int64() if p.whole else pl.Float64(), p.identity) for n, p in partials.items()}
-    frame = _frame(part, group, kept)
+    frame = _frame(part, keys, kept)
     for name, aggregation in group.aggregations.items():
         columns = [aggregation.column(p) for p in aggregation.partials]
         yield name, frame.select(*group.panes.keys.dtypes, PANE, *columns)
 
 
+def _feature_frame(part: _Part, group: FeatureGroup) -> pl.DataFrame:
+    """Return the rows of a feature. Those of an event have its time, in the pane that they name."""
+    if part.table not in group.all_since_ms():
+        raise RuleSetError(f"a part of a backfill is for {part.table[:80]!r}, which is no feature of the rule")
+    kinds = {name: kind for name, kind in group.backfill_types(part.table).items() if name != PANE}
+    keys = {name: kind for name, kind in kinds.items() if name in part.keys}
+    numbers: dict[str, tuple[pl.DataType, int | float | None]] = {
+        n: (t, None) for n, t in kinds.items() if n not in keys
+    }
+    frame = _frame(part, keys, numbers)
+    if frame.select(pl.col(n).is_null().any() for n in numbers if n != FEATURE_VALUE).row(0).count(True):
+        raise RuleSetError("a part of a backfill has a row without its number or time")
+    if TIME in numbers and not (frame[TIME] // group.pane_ms(part.table) == frame[PANE]).all():
+        raise RuleSetError("a part of a backfill has an event in another pane than its time is in")
+    return frame
+
+
 def _frame(
-    part: _Part, group: WindowGroup, values: Mapping[str, tuple[pl.DataType, int | float | None]]
+    part: _Part,
+    key_types: Mapping[str, pl.DataType],
+    values: Mapping[str, tuple[pl.DataType, int | float | None]],
 ) -> pl.DataFrame:
     """Return a part as a frame. ``values``: the type of each value column, and the value that replaces null."""
     given: dict[str, Sequence[object]] = {**part.keys, PANE: part.panes, **part.values}
-    keys: dict[str, tuple[pl.DataType, int | float | None]] = {n: (t, None) for n, t in group.panes.keys.dtypes.items()}
+    keys: dict[str, tuple[pl.DataType, int | float | None]] = {n: (t, None) for n, t in key_types.items()}
     columns = {**keys, PANE: (pl.Int64(), None), **values}
     if set(given) != set(columns) or len({len(listed) for listed in given.values()}) != 1:
         raise RuleSetError("a part of a backfill has other columns than the rule's aggregates, or of unequal length")
@@ -168,10 +194,11 @@ def _series(name: str, values: Sequence[object], kind: pl.DataType, null: int | 
 
 
 def apply_backfill(
-    backfill: BackfillRows, group: WindowGroup, schema: StreamSchema, context: CutContext, memory: KeyValueTable
+    backfill: BackfillRows, group: BackfilledGroup, schema: StreamSchema, context: CutContext, memory: KeyValueTable
 ) -> None:
     """Add the rows of this shard's keys to the aggregates that still start where the backfill ends."""
-    names = [n for n, since in backfill.since_ms.items() if group.metadata.since_ms.get(n) == since]
+    known = group.all_since_ms()
+    names = [n for n, since in backfill.since_ms.items() if known.get(n) == since]
     for name, frame in backfill.rows:
         if name in names:
             own_rows = _rows_of_shard(frame, schema.keys[backfill.rule.route], context)
@@ -205,6 +232,10 @@ class BackfillCollector:
 
     def parts(self) -> Iterator[bytes]:
         """Yield the partials as parts of a backfill."""
+        if isinstance(self.group, FeatureGroup):
+            for feature in {one.fingerprint: one for one in self.rule.features}.values():
+                yield from _parts(feature.fingerprint, self.group.backfill_rows(feature.fingerprint), feature.by)
+            return
         yield from _parts("panes", self.group.panes.rows(0, 1), self.rule.group_by)
         for name, table in self.group.distinct.items():
             yield from _parts(name, table.rows(0, 1), self.rule.group_by)
@@ -245,11 +276,13 @@ def _slices(rows: pl.DataFrame) -> Iterable[pl.DataFrame]:
     return rows.iter_slices(PART_ROWS) if rows.height else ()
 
 
-def _group(rule: CompiledRule, schema: StreamSchema) -> WindowGroup:
-    """Return an empty group with this rule only. Raise ``RuleSetError`` if the rule has no time windows."""
+def _group(rule: CompiledRule, schema: StreamSchema) -> WindowGroup | FeatureGroup:
+    """Return an empty group with this rule only. Raise ``RuleSetError`` if it has neither time windows nor features."""
     group_id = GroupId.for_rule(rule)
-    if rule.window is None or group_id is None:
-        raise RuleSetError(f"{rule.rule.id} has no windows; a backfill is for tumbling and sliding windows")
-    group = WindowGroup(group_id, schema, GroupSettings())
+    if group_id is None or (rule.window is None and not rule.features):
+        what = "a backfill is for tumbling and sliding windows, and for features"
+        raise RuleSetError(f"{rule.rule.id} has neither; {what}")
+    kind = FeatureGroup if rule.features else WindowGroup
+    group = kind(group_id, schema, GroupSettings())
     group.set_rules([rule], KeyValueTable(), NO_WATERMARK, NO_WATERMARK)
     return group

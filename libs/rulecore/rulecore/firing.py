@@ -42,7 +42,8 @@ class RuleFiring:
     ``row``: the row, in the frame given to the group, of the event at which the rule fired; None if it fired at a
     watermark or at an event of an earlier cut. ``incomplete``: the window began before the rule counted events.
     ``events``: the events that made the rule fire, in order, for kinds of rules that keep them. ``steps``: of a
-    sequence the name of the step that took each of them.
+    sequence the name of the step that took each of them. ``origin``: of the event of an earlier cut at which the rule
+    fired, for rules that evaluate events in order of time.
     """
 
     rule: CompiledRule
@@ -57,6 +58,7 @@ class RuleFiring:
     incomplete: bool
     events: tuple[Origin, ...] = ()
     steps: tuple[str, ...] = ()
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

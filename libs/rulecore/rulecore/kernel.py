@@ -28,10 +28,9 @@ from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.slots import version_key
 from rulecore.documents.status import IncompleteCounts, RuleStatus, StatusKind, Subject, as_reply, status_record
 from rulecore.firing import Origin, RuleFailure, RuleFiring
-from rulecore.groups.base import CutContext, GroupId, RuleGroup
+from rulecore.groups.base import BackfilledGroup, CutContext, GroupId, RuleGroup
 from rulecore.groups.registry import make_group
 from rulecore.groups.scores.signals import SignalCollector, SignalSource
-from rulecore.groups.windows.group import WindowGroup
 from rulecore.language.types import Value
 from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.list_columns import ListColumn
@@ -307,21 +306,21 @@ class RulesKernel:
         """Add the backfills of the last change to the aggregates of their rules."""
         backfills, self.rules = self.rules.backfills, replace(self.rules, backfills=())
         for backfill in backfills:
-            group = self._window_group(backfill.rule)
+            group = self._backfilled_group(backfill.rule)
             if group is not None:
                 name = backfill.rule.rule.on
                 apply_backfill(backfill, group, self._schema(name), self._cut_context(cut, name), self.group_metadata)
 
-    def _window_group(self, rule: CompiledRule) -> WindowGroup | None:
-        """Return the rule's group if it is a group of time windows, else None."""
+    def _backfilled_group(self, rule: CompiledRule) -> BackfilledGroup | None:
+        """Return the rule's group if it is one of time windows or features, else None."""
         group_id = GroupId.for_rule(rule)
-        group = None if group_id is None else self.groups.get(self._current_generation(group_id))
-        return group if isinstance(group, WindowGroup) else None
+        group: object = None if group_id is None else self.groups.get(self._current_generation(group_id))
+        return group if isinstance(group, BackfilledGroup) else None
 
     def _aggregate_columns(self) -> frozenset[str]:
-        """Return the columns of all aggregates over time windows."""
-        groups = (group for group in self.groups.values() if isinstance(group, WindowGroup))
-        return frozenset(name for group in groups for name in group.metadata.since_ms)
+        """Return the names of all aggregates over time windows, and of all features."""
+        groups = (group for group in self.groups.values() if isinstance(group, BackfilledGroup))
+        return frozenset(name for group in groups for name in group.all_since_ms())
 
     def _with_incomplete_counts(self, status: RuleStatus, known_columns: frozenset[str], cut: Cut) -> RuleStatus:
         """Add to the status of a new version the aggregates that start in this cut, and the offsets of their start.
@@ -331,7 +330,7 @@ class RulesKernel:
         if status.subject is not Subject.RULE or status.status not in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
             return status
         versions = [c for c in self.rules.evaluated_versions(status.name) if c.rule.version == status.version]
-        group = self._window_group(versions[0]) if versions else None
+        group = self._backfilled_group(versions[0]) if versions else None
         since_ms = {} if group is None else group.since_by_column(versions[0])
         new = {name: ms for name, ms in since_ms.items() if name not in known_columns and ms > NO_WATERMARK}
         if not new:
@@ -468,7 +467,7 @@ class RulesKernel:
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
         records: list[Record] = []
         for firing in kept:
-            origin = None if firing.row is None else self._origin(events[firing.row])
+            origin = firing.origin if firing.row is None else self._origin(events[firing.row])
             self.firings.setdefault(name, []).append((firing, origin))
             records += self._alert(firing, origin)
         return [*records, *(record for exceeded in exceeding for record in self._quarantine(*exceeded))]

@@ -305,5 +305,5 @@ def _to_aggregate(call: AggregateCall, column: str | None, max_distinct: int) ->
             return Max(column)
         case "stddev":
             return StdDev(column)
-        case "previous" | "seen" | "time_since_last":
+        case "seen" | "time_decayed_count" | "time_decayed_sum" | "time_since_last":
             raise AssertionError(f"the scope of a session has no {call.function}")

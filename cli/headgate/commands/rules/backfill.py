@@ -13,7 +13,7 @@ from headgate.records.formats import RecordFormats
 from headgate.rules.options import formats_option, streams_option, target_option, topic_option
 
 
-@click.command(short_help="Fill the windows of a new rule with past events, before it goes live.")
+@click.command(short_help="Fill the windows or features of a new rule with past events, before it goes live.")
 @click.argument("rule")
 @click.option(
     "--from",
@@ -52,7 +52,7 @@ def backfill(
     formats: RecordFormats,
     output: Output,
 ) -> int:
-    """Count the past events that RULE has missed and send the counts to the app, so that its windows are complete.
+    """Count the past events that RULE has missed and send the counts to the app: its windows or features are complete.
 
     Publish the version in shadow mode first: the app reports the offsets from which it counts. This command counts
     the events before those offsets with the same code, and the app adds the counts to its state. Then publish the

@@ -198,7 +198,7 @@ class BacktestRun:
         window_hashes = [_hash([alert["key"], self._window_identity(alert)]) for alert in stateful_alerts]
         return pl.concat(
             [
-                self._alert_hits(event_alerts, _record_hash(partitions, offsets), same_cut=True),
+                self._alert_hits(event_alerts, _record_hash(partitions, offsets)),
                 self._alert_hits(stateful_alerts, window_hashes),
             ]
         )
@@ -212,9 +212,7 @@ class BacktestRun:
         fixed = self.rules[self._rule_indexes[alert["rule"]]].window is not None
         return alert["window"] if fixed else alert["window"]["start_ms"]
 
-    def _alert_hits(
-        self, alerts: Sequence[Mapping[str, Any]], identities: Sequence[int] | UInt64Array, *, same_cut: bool = False
-    ) -> pl.DataFrame:
+    def _alert_hits(self, alerts: Sequence[Mapping[str, Any]], identities: Sequence[int] | UInt64Array) -> pl.DataFrame:
         """Return one row of ``HITS`` per alert. ``identities``: one per alert."""
         columns = {
             "rule": [self._rule_indexes[alert["rule"]] for alert in alerts],
@@ -222,7 +220,7 @@ class BacktestRun:
             "event_ms": [alert["event_time_ms"] for alert in alerts],
             "incomplete": [alert["incomplete"] for alert in alerts],
             "identity": identities,
-            "same_cut": [same_cut] * len(alerts),
+            "same_cut": [alert["kind"] == RuleKind.EVENT for alert in alerts],  # features may wait for the watermark
         }
         return pl.DataFrame(columns, schema=HITS)
 

@@ -1,6 +1,7 @@
 """Compiles the features of a rule. Features with an equal fingerprint are one feature, whatever their names.
 
-The fingerprint is a hash of the stream, `by`, the condition, the aggregate and the length of a pane; how far back the
+The fingerprint is a hash of the stream, `by`, the condition, the aggregate, the length of a pane and the order in which
+the rule evaluates events; how far back the
 feature reads is not part of it, nor whether the event itself counts. So rules share the state of a feature, and it
 survives changes of the rule's condition and of the feature's length.
 """
@@ -16,7 +17,7 @@ import orjson
 
 from rulecore import language as lang
 from rulecore.compile.conditions import NameScope, compile_condition, compile_expr
-from rulecore.documents.features import Feature
+from rulecore.documents.features import EventOrder, Feature
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, Scope
@@ -28,10 +29,14 @@ from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema, Type
 
 #: Functions of which a key keeps the latest event only, or the latest event of each value.
-LATEST_FUNCTIONS: Final = frozenset({"previous", "time_since_last"})
+LATEST_FUNCTIONS: Final = frozenset({"last", "time_since_last"})
+#: Those of which it keeps the earliest event of each pane, and a value of it.
+FIRST_FUNCTIONS: Final = frozenset({"first"})
 VALUE_FUNCTIONS: Final = frozenset({"seen", "count_distinct"})
 #: Shortest pane: the number of a pane has 32 bits.
 MIN_PANE_MS: Final = 1_000
+#: The most half-lives in a pane: two to this power, times a value, is still a double.
+MAX_HALF_LIVES: Final = 500
 _NAMES: Final = ("count", "count_distinct", "sum", "avg", "min", "max", "stddev", *FEATURE_AGGREGATES)
 
 
@@ -40,7 +45,8 @@ class CompiledFeature:
     """A feature over the events of a stream. ``where`` and ``argument`` are in normal form.
 
     ``by``: in the order of the names. ``panes``: panes of ``pane_ms`` that it reads, the one of the event
-    included. ``text``: the aggregate as its author wrote it; ``type``: of its value.
+    included. ``text``: the aggregate as its author wrote it; ``type``: of its value. ``half_life_ms``: after which an
+    event counts half, of a time decayed aggregate.
     """
 
     name: str
@@ -54,6 +60,7 @@ class CompiledFeature:
     fingerprint: str
     text: str
     type: Type
+    half_life_ms: int | None = None
 
     @property
     def column(self) -> str:
@@ -114,8 +121,13 @@ def _compile_feature(
         raise RuleSetError(f"{place}.within: panes of {render_duration(span.slide_ms)}, at least {shortest}")
     if panes > limits.panes:
         raise RuleSetError(f"{place}.within: {panes} panes, at most {limits.panes}; make `every` longer")
+    if call.half_life_ms is not None and span.slide_ms > MAX_HALF_LIVES * call.half_life_ms:
+        shown = f"panes of {render_duration(span.slide_ms)} for a half-life of {render_duration(call.half_life_ms)}"
+        raise RuleSetError(f"{place}.within: {shown}, at most {MAX_HALF_LIVES} times as long; make `every` shorter")
     of, condition = (None if one is None else one.expr for one in (argument, where))
     identity = [schema.name, list(by), lang.fingerprint(condition), lang.fingerprint(of), call.function, span.slide_ms]
+    identity += [] if call.half_life_ms is None else [call.half_life_ms]
+    identity += [rule.order] if rule.order is EventOrder.IN_ORDER else []
     fingerprint = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
     this = feature.including_this
     made = CompiledFeature(
@@ -130,6 +142,7 @@ def _compile_feature(
         fingerprint=fingerprint,
         text=lang.render(call),
         type=call.type,
+        half_life_ms=call.half_life_ms,
     )
     return made, tuple(column for one in (argument, where) if one is not None for column in one.list_columns)
 

@@ -26,6 +26,7 @@ from rulecore.compile.feature import CompiledFeature, FeatureLimits
 from rulecore.compile.score import CompiledScore
 from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
+from rulecore.documents.features import EventOrder
 from rulecore.documents.message_template import MessageTemplate
 from rulecore.documents.rule import Rule, RuleKind, canonical_json
 from rulecore.documents.rule_kinds import TimedOut, flatten_steps
@@ -45,6 +46,7 @@ _NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
 #: Families (``CompiledRule.family``) of window rules that have no panes of event time.
 SESSION = "session"
 COUNT = "count"
+IN_ORDER = "in_order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +423,7 @@ def _compile_feature_rule(rule: Rule, schema: StreamSchema, names: NameScope, li
         route_key=schema.keys[route],
         plan=plan_access(where),
         alert_fields=tuple(AlertField(f.name, f.column, f.type) for f in features),
-        family=RuleKind.FEATURE,
+        family=IN_ORDER if rule.order is EventOrder.IN_ORDER else RuleKind.FEATURE,
         features=features,
         list_columns=distinct((*own_lists, *written.list_columns)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -12,6 +13,14 @@ from rulecore.documents.windows import SlidingSpec, TumblingSpec, Within
 
 MAX_FEATURES: Final = 32
 MAX_KEY_COLUMNS: Final = 16
+
+
+class EventOrder(enum.StrEnum):
+    """When a feature rule evaluates an event: when it arrives, on what had arrived; or in order of event time, when the
+    watermark has passed it, on what has an earlier time."""
+
+    ON_ARRIVAL = "on_arrival"
+    IN_ORDER = "in_order"
 
 
 class Feature(DocumentModel):
@@ -27,7 +36,7 @@ class Feature(DocumentModel):
         Field(description="Name by which `where` and the message read the value."),
     ]
     of: Annotated[
-        Expression, Field(description="Aggregate of earlier events: avg(amount), seen(device_id), previous(country).")
+        Expression, Field(description="Aggregate of earlier events: avg(amount), seen(device_id), last(country).")
     ]
     where: Annotated[
         Expression | None, Field(description="Condition on each earlier event; only events that satisfy it count.")

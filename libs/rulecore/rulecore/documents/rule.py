@@ -15,7 +15,7 @@ import orjson
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.features import MAX_FEATURES, Feature, check_features
+from rulecore.documents.features import MAX_FEATURES, EventOrder, Feature, check_features
 from rulecore.documents.rule_kinds import (
     EventExpectation,
     Score,
@@ -292,6 +292,11 @@ class Rule(DocumentModel):
         Field(strict=False, max_length=MAX_FEATURES),
         Field(description="Values about earlier events of the key, which `where` may read beside the event."),
     ] = ()
+    order: Annotated[
+        EventOrder,
+        Field(strict=False),
+        Field(description="Whether a rule with features evaluates an event on arrival, or in order of event time."),
+    ] = EventOrder.ON_ARRIVAL
     within: Annotated[
         Within | None, Field(description="Window of a window rule, or the longest duration of a sequence.")
     ] = None
@@ -348,6 +353,8 @@ class Rule(DocumentModel):
             raise ValueError("skip: is for sequences; leave it out")
         if self.timed_out is not TimedOut.DROP and self.kind is not RuleKind.SEQUENCE:
             raise ValueError("timed_out: is for sequences; leave it out")
+        if self.order is not EventOrder.ON_ARRIVAL and self.kind is not RuleKind.FEATURE:
+            raise ValueError("order: is for rules with features; leave it out")
         if self.then.event and self.kind is not RuleKind.EVENT:
             raise ValueError("then.event: only a rule on single events has one event; leave it out")
         if self.emit is Emit.FINAL and self.kind is not RuleKind.WINDOW:

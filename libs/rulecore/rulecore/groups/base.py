@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
@@ -22,9 +22,10 @@ from streamcore.state import KeyValueTable, StateTable
 class GroupId:
     """The identity of a group: rules with an equal ``GroupId`` share state.
 
-    ``kind`` is a ``RuleKind``, or ``session`` or ``count`` for these kinds of windows. ``unit`` is the length of a pane
-    or the gap of a session, in milliseconds; the events per pane of a count window; 0 for other kinds. ``generation``
-    counts how often the group was deleted before, so that rows of a deleted group have another name in the state log.
+    ``kind`` is a ``RuleKind``, or ``session`` or ``count`` for these kinds of windows, or ``in_order`` for
+    feature rules that evaluate events in order of time. ``unit`` is the length of a pane or the gap of a session, in
+    milliseconds; the events per pane of a count window; 0 for other kinds. ``generation`` counts how often the group
+    was deleted before, so that rows of a deleted group have another name in the state log.
     """
 
     kind: str
@@ -81,6 +82,34 @@ class CutContext:
     def find_topic(self, partition: int) -> str:
         """Return the topic of an event. ``partition``: of the app, as events have it."""
         return self.topics[partition // PARTITIONS_PER_TOPIC] if self.topics else self.topic
+
+
+@runtime_checkable
+class BackfilledGroup(Protocol):
+    """What a group has whose aggregates or features can be filled with past events (``rulecore.backfill``).
+
+    They are named by column or fingerprint, which is the same in every process.
+    """
+
+    def count(self, frame: pl.DataFrame) -> list[RuleFailure]:
+        """Add events of any time, in any order, without evaluating a rule; return the rules that failed."""
+        ...
+
+    def all_since_ms(self) -> Mapping[str, int]:
+        """Return the event time from which each is complete."""
+        ...
+
+    def since_by_column(self, rule: CompiledRule) -> Mapping[str, int]:
+        """Return the event time from which each of those that a rule needs is complete."""
+        ...
+
+    def add_backfill(self, name: str, rows: pl.DataFrame) -> None:
+        """Add the rows of a backfill, of keys of this shard."""
+        ...
+
+    def complete_since(self, names: Iterable[str], since_ms: int, memory: KeyValueTable) -> None:
+        """Store that these are complete from this event time on."""
+        ...
 
 
 class RuleGroup(StateHolder, Protocol):

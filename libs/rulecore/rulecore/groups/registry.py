@@ -49,6 +49,10 @@ def _group_factory(kind: str) -> GroupFactory:
             from rulecore.groups.features.group import FeatureGroup
 
             return FeatureGroup
+        case compiled.IN_ORDER:
+            from rulecore.groups.features.in_order import InOrderFeatureGroup
+
+            return InOrderFeatureGroup
         case RuleKind.SCORE:
             from rulecore.groups.scores.group import ScoreGroup
 

@@ -57,8 +57,9 @@ AggregateFunction = Constant[
     "approx_count_distinct",
     "first",
     "last",
-    "previous",
     "seen",
+    "time_decayed_count",
+    "time_decayed_sum",
     "time_since_last",
 ]
 
@@ -526,19 +527,27 @@ class HigherOrderCall(_Typed):
 
 
 class AggregateCall(_Typed):
-    """An aggregate of the events of a window; ``count`` without an argument is ``count(*)``."""
+    """An aggregate of the events of a window; ``count`` without an argument is ``count(*)``.
+
+    ``half_life_ms``: the time after which an event counts half, of ``functions.DECAYED_AGGREGATES`` only.
+    """
 
     node: Constant["aggregate"] = "aggregate"
     function: AggregateFunction
     argument: Expr | None = None
+    # Not in the JSON of other aggregates, so that their fingerprints stay as they are.
+    half_life_ms: Annotated[int | None, Field(gt=0, exclude_if=lambda ms: ms is None)] = None
 
     @classmethod
-    def of(cls, function: AggregateFunction, argument: Expr | None) -> AggregateCall:
-        return cls(function=function, argument=argument, type=_aggregate_type(function, argument))
+    def of(cls, function: AggregateFunction, argument: Expr | None, half_life_ms: int | None = None) -> AggregateCall:
+        kind = _aggregate_type(function, argument)
+        return cls(function=function, argument=argument, half_life_ms=half_life_ms, type=kind)
 
     def _result_type(self) -> Type:
-        if self.argument is None and self.function not in ("count", "time_since_last"):
+        if self.argument is None and self.function not in ("count", "time_decayed_count", "time_since_last"):
             raise ValueError(f"{self.function} needs an argument")
+        if (self.half_life_ms is None) == (self.function in functions.DECAYED_AGGREGATES):
+            raise ValueError(f"{self.function}: a time decayed aggregate, and no other one, has a half-life")
         return _aggregate_type(self.function, self.argument)
 
     @property

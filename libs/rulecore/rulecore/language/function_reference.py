@@ -641,18 +641,40 @@ SESSION_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
 
 #: Of the aggregates that only a feature has (``functions.FEATURE_AGGREGATES``).
 FEATURE_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
-    "previous": FunctionReference(
-        "Value of the latest earlier event that has one, by event time; of events at the same time, of the one that "
-        "arrived last.",
+    "first": FunctionReference(
+        "Value of the earliest event that has one, by event time; of events at the same time, of the one that arrived "
+        "first.",
         "the argument's type",
-        ("previous(amount)",),
+        ("first(amount)",),
+        "ignores NULL; NULL without such an event",
+    ),
+    "last": FunctionReference(
+        "Value of the latest event that has one, by event time; of events at the same time, of the one that arrived "
+        "last. So it is that of the event before; `previous` is another name of it.",
+        "the argument's type",
+        ("last(amount)", "previous(amount)"),
         "ignores NULL; NULL without such an event",
     ),
     "seen": FunctionReference(
-        "Whether an earlier event had the value that this event has.",
+        "Whether an earlier event had the value that this event has: SQL's `x in (select distinct x ...)`.",
         "boolean",
         ("seen(amount)",),
         "NULL if this event has no value",
+    ),
+    "time_decayed_count": FunctionReference(
+        "Number of earlier events, of which each counts half with every half-life that it lies back: "
+        "`0.5 ^ (age / half-life)`. One that is later than this event, because it arrived out of order, counts more "
+        "than 1.",
+        "double",
+        ("time_decayed_count(interval 7 days)",),
+        "never NULL",
+    ),
+    "time_decayed_sum": FunctionReference(
+        "Sum of the values of earlier events, each times `0.5 ^ (age / half-life)`. ClickHouse: "
+        "`exponentialTimeDecayedSum`, whose parameter is the half-life divided by `ln(2)`.",
+        "double",
+        ("time_decayed_sum(amount, interval 7 days)",),
+        _IGNORES_NULL,
     ),
     "time_since_last": FunctionReference(
         "Milliseconds from the latest earlier event to this one; below 0 if this one comes late.",

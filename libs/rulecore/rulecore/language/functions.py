@@ -39,6 +39,7 @@ from streamcore.schema import (
 __all__ = [
     "AGGREGATES",
     "ALIASES",
+    "DECAYED_AGGREGATES",
     "FEATURE_AGGREGATES",
     "FUNCTIONS",
     "HIGHER_ORDER",
@@ -54,7 +55,9 @@ AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
 #: Aggregates of sessions, which are accepted where ``Scope.more_aggregates`` names them.
 SESSION_AGGREGATES = ("approx_count_distinct", "first", "last")
 #: Aggregates of features, accepted likewise.
-FEATURE_AGGREGATES = ("previous", "seen", "time_since_last")
+FEATURE_AGGREGATES = ("first", "last", "seen", "time_decayed_count", "time_decayed_sum", "time_since_last")
+#: Those of them whose last argument is the time after which an event counts half.
+DECAYED_AGGREGATES = frozenset({"time_decayed_count", "time_decayed_sum"})
 MAX_ROUND_DOUBLE = 15
 _MAX_POSITION = 1_000_000  # in a text
 
@@ -334,7 +337,7 @@ OF_ARRAYS: Mapping[str, str] = {
     "sum": "array_sum",
 }
 
-#: Other names of functions, which Spark accepts too.
+#: Other names of functions, which Spark accepts too; `previous` is that of `last` in a feature.
 ALIASES: Mapping[str, str] = {
     "all": "forall",
     "any": "exists",
@@ -345,6 +348,7 @@ ALIASES: Mapping[str, str] = {
     "lcase": "lower",
     "nvl": "coalesce",
     "pow": "power",
+    "previous": "last",
     "regexp": "regexp_like",
     "rlike": "regexp_like",
     "size": "cardinality",

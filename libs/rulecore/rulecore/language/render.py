@@ -99,10 +99,12 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
         case Lookup():
             return f"lookup({quote(expr.list)}, {render(expr.key)})", _ATOM
         case AggregateCall():
-            star = "*" if expr.function == "count" else ""
             if (condition := _counted(expr)) is not None:
                 return f"count_if({render(condition)})", _ATOM
-            return f"{expr.function}({star if expr.argument is None else render(expr.argument)})", _ATOM
+            star = ["*"] if expr.function == "count" else []
+            arguments = star if expr.argument is None else [render(expr.argument)]
+            half_life = [] if expr.half_life_ms is None else [interval_text(expr.half_life_ms)]
+            return f"{expr.function}({', '.join([*arguments, *half_life])})", _ATOM
     raise ValueError(f"{expr!r} has no text")
 
 

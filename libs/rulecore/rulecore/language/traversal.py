@@ -185,6 +185,7 @@ def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0912 - one line pe
         case HigherOrderCall():
             return HigherOrderCall.of(expr.function, change(expr.array), expr.parameter, change(expr.body))
         case AggregateCall():
-            return AggregateCall.of(expr.function, None if expr.argument is None else change(expr.argument))
+            argument = None if expr.argument is None else change(expr.argument)
+            return AggregateCall.of(expr.function, argument, expr.half_life_ms)
         case _:
             return expr

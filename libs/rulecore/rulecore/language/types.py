@@ -250,6 +250,8 @@ def check_text(operand: Operand, what: str, index: int | None = None) -> None:
 
 def aggregate(function: str, argument: Operand | None) -> Type:
     """Return the type of an aggregate; ``argument`` is None for ``count(*)``."""
+    if function == "time_decayed_count":
+        return DOUBLE
     if argument is None or function == "count":  # or `time_since_last()`, in milliseconds
         return LONG
     kind = argument.type
@@ -260,18 +262,14 @@ def aggregate(function: str, argument: Operand | None) -> Type:
         return LONG
     if function == "seen":
         return BOOLEAN
-    if function == "previous":
-        return kind
     if function in ("first", "last"):
-        if kind == DOUBLE:
-            raise ExpressionTypeError(f"{function} takes no double", f"write: {function}(to_decimal(..., 18, 6))", 0)
         return kind
     if function in ("min", "max") and kind == TIMESTAMP:
         return TIMESTAMP
     if not is_numeric(kind):
         more = " or a timestamp" if function in ("min", "max") else ""
         raise ExpressionTypeError(f"{function} takes a number{more}, not {kind}", _accepted_hint(Kind.LONG), 0)
-    if function in ("avg", "stddev"):
+    if function in ("avg", "stddev", "time_decayed_sum"):
         return DOUBLE
     if function == "sum" and kind.kind is Kind.DECIMAL:
         return Type(Kind.DECIMAL, MAX_DECIMAL_DIGITS, kind.scale)

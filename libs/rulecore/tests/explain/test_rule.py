@@ -175,6 +175,16 @@ def test_a_key_without_events_is_explained() -> None:
     assert (found.fired, found.looked_at, found.windows) == (False, 0, ())
 
 
+def test_an_in_order_rule_is_explained_in_order_of_time() -> None:
+    n = {"name": "n", "of": "count(*)", "within": {"sliding": "1h", "every": "1m"}}
+    late_event: list[Event] = [(0, 100, "a"), (300, 100, "a"), (120, 100, "b")]
+    for order, seen in (("on_arrival", 2), ("in_order", 1)):
+        one = rule(features=[n], group_by=["user"], where="n >= 0 and card = 'b'", order=order)
+        found = explain(one, late_event, ExplainQuestion(row=2, closing_ms=START + 10 * MINUTE))
+        assert found.verdict == "fires for this event"
+        assert [alert["values"] for alert in found.alerts] == [{"n": seen}]
+
+
 def test_a_feature_rule_shows_the_values_of_its_features() -> None:
     usual = {"name": "usual", "of": "avg(amount)", "within": {"sliding": "1h", "every": "1m"}}
     one = rule(features=[usual], group_by=["user"], where="amount > 3 * usual and card = 'a'")

@@ -153,7 +153,7 @@ REJECTED_IN_HAVING = [
     ("count_if(amount) > 1", "amount", "count_if takes a condition, not decimal(12,2)", ""),
     ("count_if() > 1", "count_if()", "count_if does not take 0 arguments", "count_if(x)"),
     ("sum(amount) filter (where s = 'x') > 1", "filter", "an operator is missing before filter", "count_if(condition)"),
-    ("lag(amount) > 1", "lag", "unknown function lag", "previous(x)"),
+    ("lag(amount) > 1", "lag", "unknown function lag", "last(x)"),
     ("sum(distinct amount) > 1", "distinct", "distinct is not accepted here", "count(distinct x)"),
 ]
 

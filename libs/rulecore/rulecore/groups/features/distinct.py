@@ -7,7 +7,7 @@ import polars as pl
 
 from rulecore.groups.features.arrivals import NEVER, Ints, KeyedArrivals, Mask
 from rulecore.groups.features.latest import ValueTimes
-from rulecore.groups.features.panes import PaneSpans
+from rulecore.groups.features.panes import PaneSpans, distinct_sorted
 from rulecore.groups.windows.aggregation import Array, Combine, Partial
 from rulecore.groups.windows.pane_runs import Runs
 from rulecore.groups.windows.pane_table import PANE_MASK, SHIFT
@@ -61,6 +61,11 @@ class DistinctTimes(ValueTimes):
         self._add(owner[known], before[known], -1)
         self._add(owner[moved], after[moved], 1)
 
+    def merge(self, rows: pl.DataFrame) -> None:
+        """Add older events: the key columns, ``VALUE`` and ``TIME``, each value of a key once."""
+        self._counted = False
+        super().merge(rows)
+
     def _add(self, owner: Ints, times: Ints, change: int) -> None:
         codes, counts = np.unique((owner << SHIFT) | (times // self.pane_ms), return_counts=True)
         self._counts.insert(codes[~self._counts.contains(codes)])
@@ -86,7 +91,7 @@ class DistinctTimes(ValueTimes):
     def used(self) -> Ints:
         """Return the key slots of the group that have values, in ascending order."""
         self._count_all()
-        return np.unique(self._counts.codes() >> SHIFT)
+        return distinct_sorted(self._counts.codes() >> SHIFT)
 
     def load(self, rows: pl.DataFrame) -> None:
         self._counted = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import orjson
@@ -127,6 +127,61 @@ class FeatureGroup:
         for by, history in self._histories.items():
             history.write(readings[by])
         return [*self._firings(events, matches.row.astype(np.int64), matches.rule.tolist(), context)], []
+
+    # --- backfill -----------------------------------------------------------------------------------------------
+
+    def count(self, frame: pl.DataFrame) -> list[RuleFailure]:
+        """Add events of any time, in any order, without evaluating a rule; return the rules that failed."""
+        if not frame.height:
+            return []
+        try:
+            readings = {by: history.arrive(frame) for by, history in self._histories.items()}
+        except EVALUATION_ERRORS as error:
+            return self._failures(frame, error)
+        for by, history in self._histories.items():
+            history.write(readings[by])
+        return []
+
+    def all_since_ms(self) -> Mapping[str, int]:
+        """Return the event time from which each feature is complete, by fingerprint."""
+        return self.since_ms
+
+    def since_by_column(self, rule: CompiledRule) -> Mapping[str, int]:
+        """Return the event time from which each feature of the rule is complete, by fingerprint."""
+        return {one.fingerprint: self.since_ms[one.fingerprint] for one in rule.features}
+
+    def complete_since(self, names: Iterable[str], since_ms: int, memory: KeyValueTable) -> None:
+        """Store that these features are complete from this event time on."""
+        document = orjson.loads(memory.get(str(self.group)) or b"{}")
+        for name in names:
+            self.since_ms[name] = since_ms
+            document[name][0] = since_ms
+        memory.put(str(self.group), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+
+    def backfill_types(self, fingerprint: str) -> Mapping[str, pl.DataType]:
+        """Return the columns of the rows of a feature, those of its key first."""
+        history, name = self._find_state(fingerprint)
+        return {**history.keys.dtypes, **history.backfill_types(name)}
+
+    def backfill_rows(self, fingerprint: str) -> pl.DataFrame:
+        """Return all rows of a feature, with the columns of ``backfill_types``."""
+        history, name = self._find_state(fingerprint)
+        return history.backfill_rows(name)
+
+    def add_backfill(self, name: str, rows: pl.DataFrame) -> None:
+        """Add older events to the feature with this fingerprint."""
+        history, state = self._find_state(name)
+        history.add_backfill(state, rows)
+
+    def pane_ms(self, fingerprint: str) -> int:
+        """Return the length of the panes of a feature."""
+        history, name = self._find_state(fingerprint)
+        return history.features[name].feature.pane_ms
+
+    def _find_state(self, fingerprint: str) -> tuple[History, str]:
+        """Return the history of a feature, and the name of its state."""
+        name = f"{fingerprint}@{self.generation[fingerprint]}"
+        return next(one for one in self._histories.values() if name in one.features), name
 
     def values(self, frame: pl.DataFrame) -> Mapping[str, pl.Series]:
         """Return by column the value of each feature at these events, in order of arrival, and change no state."""

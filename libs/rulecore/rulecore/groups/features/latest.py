@@ -1,4 +1,4 @@
-"""The time of the latest event of each key, and a value of it: the state of ``previous`` and ``time_since_last``."""
+"""The time of the latest event of each key, and a value of it: the state of ``last`` and ``time_since_last``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LatestTable:
         assert self.dtype is not None, "a table with values"
         stored = self._stored(arrivals)
         event = arrivals.latest_event(counted, stored, including_this=including_this)
-        kept = pl.Series(values.name, self._values[arrivals.key_slots].tolist(), dtype=self.dtype)
+        kept = self.values_at(arrivals.key_slots)
         both = pl.concat([kept, values.cast(self.dtype)])
         found: pl.Series = both.gather(np.where(event < 0, arrivals.key, len(kept) + event))
         return found
@@ -52,14 +52,32 @@ class LatestTable:
         last = arrivals.last(arrivals.latest_event(counted, self._stored(arrivals), including_this=True))
         changed = np.flatnonzero(last >= 0)
         slots, event = arrivals.key_slots[changed], last[changed]
-        self._times[slots] = arrivals.times[event]
+        self.put(slots, arrivals.times[event], None if values is None else values.gather(event).to_list())
+
+    def put(self, slots: Ints, times: Ints, values: Sequence[object] | None) -> None:
+        """Set the rows of distinct key slots."""
+        self._grow()
+        self._times[slots] = times
         if values is not None:
-            self._put_values(slots, values.gather(event).to_list())
+            self._put_values(slots, values)
         self._dirty.append(slots)
+
+    def merge(self, slots: Ints, times: Ints, values: Sequence[object] | None, *, earliest: bool = False) -> None:
+        """Add older events to the rows of distinct key slots: a row stays if it has a later time, and of equal times
+        too; with ``earliest`` only if it has an earlier one. ``values``: None for a table of times."""
+        stored = self.at(slots)
+        newer = np.flatnonzero((stored == NEVER) | ((times <= stored) if earliest else (times > stored)))
+        own = None if values is None else [values[at] for at in newer.tolist()]
+        self.put(slots[newer], times[newer], own)
+
+    def values_at(self, slots: Ints) -> pl.Series:
+        """Return the values of the rows in these key slots."""
+        return pl.Series(VALUE, self._values[slots].tolist(), dtype=self.dtype)
 
     def _put_values(self, slots: Ints, values: Sequence[object]) -> None:
         """Set the values of distinct slots."""
-        self._characters += characters(values) - characters(self._values[slots].tolist())
+        if self.dtype == pl.String:
+            self._characters += characters(values) - characters(self._values[slots].tolist())
         self._values[slots] = np.array([*values, None], object)[:-1]  # with one more, rows of equal length stay values
 
     def _stored(self, arrivals: KeyedArrivals) -> Ints:
@@ -98,8 +116,10 @@ class LatestTable:
     def exact_size(self) -> StateSize:
         """Return the size of all rows."""
         used = self.used()
-        text = characters(value for row in self.keys.frame(used).rows() for value in row)
-        return StateSize(len(used), len(used) * _ENTRY_BYTES + text + characters(self._values[used].tolist()))
+        frame = self.keys.frame(used)
+        text = sum(int(frame[n].str.len_chars().sum()) for n, kind in self.keys.dtypes.items() if kind == pl.String)
+        own = characters(self._values[used].tolist()) if self.dtype == pl.String else 0
+        return StateSize(len(used), len(used) * _ENTRY_BYTES + text + own)
 
     # --- StateTable ---------------------------------------------------------------------------------------------
 
@@ -147,6 +167,10 @@ class ValueTimes:
     def write(self, arrivals: KeyedArrivals, counted: Mask) -> None:
         """Keep the latest time of each value."""
         self._latest.write(arrivals, counted, None)
+
+    def merge(self, rows: pl.DataFrame) -> None:
+        """Add older events: the key columns, ``VALUE`` and ``TIME``, each value of a key once."""
+        self._latest.merge(self.keys.assign(rows), rows[TIME].to_numpy(), None)
 
     def stored(self, slots: Ints) -> Ints:
         """Return the latest time of the value in each of these slots before this cut, ``NEVER`` without one."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rulecore.groups.features.arrivals import Ints, KeyedArrivals, Mask
+from rulecore.groups.features.decay import TimeDecay
 from rulecore.groups.windows.aggregation import Aggregation, Array, Partial
+from rulecore.groups.windows.pane_runs import EntryRanges
 from rulecore.groups.windows.pane_table import PANE_MASK, SHIFT, PaneRows, PaneTable
 from rulecore.groups.windows.running import running
 from streamcore.columnar.grouping import expand_counts
@@ -62,6 +64,12 @@ class PaneSpans:
         return cls(slots, own_pane, length, event, span, own, begins[own])
 
     @property
+    def event_panes(self) -> Ints:
+        """The pane of the event of each pair."""
+        own: Ints = self.panes[self.span[self.own]]
+        return own[self.event]
+
+    @property
     def oldest(self) -> Ints:
         """The oldest pane of each span."""
         return np.maximum(self.panes - self.length + 1, 0)
@@ -79,6 +87,11 @@ class PaneSpans:
         return before
 
 
+def distinct_sorted(values: Ints) -> Ints:
+    """Return the distinct ones of values in ascending order."""
+    return values[np.flatnonzero(np.diff(values, prepend=-1))]
+
+
 def _slices(counts: Ints) -> Iterator[Ints]:
     """Yield the numbers of spans in pieces that have at most ``_MOST_PAIRS`` pairs, or one span."""
     piece = (np.cumsum(counts) - 1) // _MOST_PAIRS
@@ -93,6 +106,18 @@ def _pairs(first: Ints, last: Ints, span: Ints, panes: Ints, before: Ints) -> tu
     return event[kept], np.repeat(span, counts)[kept]
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Moves sums from the beginning of their panes to that of the pane of a span."""
+
+    decay: TimeDecay
+    spans: PaneSpans
+
+    def __call__(self, sums: Array, codes: Ints, span: Ints) -> Array:
+        moved: Array = sums * self.decay.between(codes & PANE_MASK, self.spans.panes[span])
+        return moved
+
+
 class FeaturePanes(PaneTable):
     """The panes of features with one set of key columns and one length of panes. The keys are the group's."""
 
@@ -100,14 +125,33 @@ class FeaturePanes(PaneTable):
         super().__init__(keys.dtypes, pane_ms)
         self.keys = keys
 
-    def read(self, spans: PaneSpans, values: Mapping[str, Array], *, including_this: bool) -> Mapping[str, Array]:
-        """Return the partials of a feature at each sorted event. ``values``: by column, the contribution of each."""
-        ranges = self.runs.ranges((spans.slots << SHIFT) | spans.oldest, (spans.slots + 1) << SHIFT)
+    def ranges(self, spans: PaneSpans) -> EntryRanges:
+        """Return the stored panes of each span, until panes are written or dropped."""
+        return self.runs.ranges((spans.slots << SHIFT) | spans.oldest, (spans.slots + 1) << SHIFT)
+
+    def read(
+        self,
+        spans: PaneSpans,
+        ranges: EntryRanges,
+        values: Mapping[str, Array],
+        decay: TimeDecay | None = None,
+        *,
+        including_this: bool,
+    ) -> Mapping[str, Array]:
+        """Return the partials of a feature at each sorted event.
+
+        ``ranges``: of ``spans``. ``values``: by column, the contribution of each event. With ``decay`` the sums are as
+        of the beginning of the event's pane.
+        """
         read = {}
         for name, own in values.items():
             partial = self.partials[name]
-            stored = self.runs.combine(name, partial.combine, ranges)
-            read[name] = spans.run(partial, own[spans.event], stored, including_this=including_this)
+            added, move = own[spans.event], None
+            if decay is not None and not partial.whole:
+                move = _Move(decay, spans)
+                added = move(added, spans.event_panes, spans.span)
+            stored = self.runs.combine(name, partial.combine, ranges, move)
+            read[name] = spans.run(partial, added, stored, including_this=including_this)
         return read
 
     def write(self, arrivals: KeyedArrivals, panes: Ints, values: Mapping[str, Array]) -> None:
@@ -124,7 +168,7 @@ class FeaturePanes(PaneTable):
 
     def used(self) -> Ints:
         """Return the key slots that have panes, in ascending order."""
-        return np.unique(self.runs.codes() >> SHIFT)
+        return distinct_sorted(self.runs.codes() >> SHIFT)
 
     def keep_aggregations(self, aggregations: Sequence[Aggregation]) -> None:
         """Keep exactly the columns of these aggregates, and the panes in which one of them has counted an event."""

@@ -69,7 +69,8 @@ _COUNT = Partial("n", Combine.SUM, whole=True)
 class Aggregation:
     """One aggregate of the events of a pane or window.
 
-    ``function``: count, sum, avg, stddev, min, max. ``argument``: the type of the aggregated value; None counts events.
+    ``function``: count, sum, avg, stddev, min, max, time_decayed_count, time_decayed_sum. ``argument``: the type of
+    the aggregated value; None counts events.
     """
 
     name: str
@@ -86,6 +87,8 @@ class Aggregation:
                 return (_COUNT,)
             case "sum" | "avg":
                 return (_COUNT, Partial("s", Combine.SUM, whole))
+            case "time_decayed_count" | "time_decayed_sum":
+                return (_COUNT, Partial("s", Combine.SUM, whole=False))
             case "stddev":
                 return (_COUNT, Partial("s", Combine.SUM, whole=False), Partial("q", Combine.SUM, whole=False))
             case "min" | "max":
@@ -107,7 +110,7 @@ class Aggregation:
         for partial in self.partials[1:]:
             assert value is not None, "only count has no argument"
             raw = value.cast(pl.Int64 if partial.whole else pl.Float64)
-            if self.function == "stddev":
+            if self.function in ("stddev", "time_decayed_sum"):
                 raw = raw / self._unit
                 raw = raw * raw if partial.suffix == "q" else raw
             result.append(pl.when(present).then(raw).otherwise(partial.identity).alias(self.column(partial)))
@@ -121,6 +124,8 @@ class Aggregation:
         count = totals[self.column(_COUNT)]
         if self.function == "count":
             return pl.Series(self.name, count)
+        if self.function == "time_decayed_count":
+            return pl.Series(self.name, totals[self.column(self.partials[1])])
         values = [totals[self.column(p)] for p in self.partials[1:]]
         with np.errstate(invalid="ignore", divide="ignore"):
             return self._value(count, values)

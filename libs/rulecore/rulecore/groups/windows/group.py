@@ -192,6 +192,10 @@ class WindowGroup:
         backfill = PaneRows(codes.key_slots, codes.panes, {c: rows[c].to_numpy() for c in columns})
         self.panes.add(backfill, self.panes.arrive(backfill))
 
+    def all_since_ms(self) -> Mapping[str, int]:
+        """Return the event time from which each aggregate is complete, by column."""
+        return self.metadata.since_ms
+
     def since_by_column(self, rule: CompiledRule) -> dict[str, int]:
         """Return the event time from which each of the rule's aggregates is complete, by column."""
         return {n: self.metadata.since_ms[n] for n in [*(s.column for s in rule.aggregates), rows_column(rule)]}

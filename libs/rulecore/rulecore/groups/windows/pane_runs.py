@@ -6,7 +6,7 @@ when ``small`` has a quarter of the entries of ``large``: on average each entry 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,15 +175,27 @@ class Runs:
         """Return the entries with ``start[i] <= code < stop[i]``, for ``combine``."""
         return EntryRanges(len(start), self._generation, [_RunRanges.between(run, start, stop) for run in self._both()])
 
-    def combine(self, name: str, combine: Combine, ranges: EntryRanges) -> Array:
-        """Return the combined values of the entries in each range; the identity for a range without entries."""
+    def combine(
+        self,
+        name: str,
+        combine: Combine,
+        ranges: EntryRanges,
+        change: Callable[[Array, Ints, Ints], Array] | None = None,
+    ) -> Array:
+        """Return the combined values of the entries in each range; the identity for a range without entries.
+
+        ``change``: of the values before they are combined, with their codes and the number of their range.
+        """
         assert ranges.generation == self._generation, "stale: entries were inserted or removed"
         dtype, identity = self.kinds[name]
         result = np.full(ranges.length, identity, dtype=dtype)
         operation = combine.operation
         for run, part in zip(self._both(), ranges.parts, strict=True):
             if part.rows.size:
-                values = operation.reduceat(run.columns[name][part.members], part.first)
+                values = run.columns[name][part.members]
+                if change is not None:
+                    values = change(values, run.codes[part.members], np.repeat(part.rows, part.counts))
+                values = operation.reduceat(values, part.first)
                 result[part.rows] = operation(result[part.rows], values)
         return result
 

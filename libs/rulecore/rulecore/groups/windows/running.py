@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from rulecore.groups.windows.aggregation import Array, Combine, Partial
 
 Ints = npt.NDArray[np.int64]
+
+_FEW_SEGMENTS, _LONG_SEGMENT = 16, 64
 
 
 def running(partial: Partial, values: Array, segment: Ints, base: Array) -> Array:
@@ -25,11 +26,29 @@ def running(partial: Partial, values: Array, segment: Ints, base: Array) -> Arra
     if partial.combine is not Combine.SUM:
         return _scan(partial.combine, combined, segment)
     if not partial.whole:
-        frame = pl.DataFrame([pl.Series("v", combined), pl.Series("g", segment)])
-        return frame.select(pl.col("v").cum_sum().over("g")).to_series().to_numpy()
+        return _add_up(combined, first)
     sums = np.cumsum(combined)
     before = np.where(first > 0, sums[first - 1], 0)
     result: Array = sums - np.repeat(before, np.diff(np.append(first, len(values))))
+    return result
+
+
+def _add_up(values: Array, first: Ints) -> Array:
+    """Return the running sum of each segment, added up one value after the other. ``first``: of each segment.
+
+    All segments advance together while there are many of them; few, or long ones, are added up one by one.
+    """
+    result = values.copy()
+    end = np.append(first[1:], len(values))
+    steps = 0
+    at, end = first[first + 1 < end] + 1, end[first + 1 < end]
+    while len(at) > _FEW_SEGMENTS and steps < _LONG_SEGMENT:
+        result[at] += result[at - 1]
+        at += 1
+        rest = at < end
+        at, end, steps = at[rest], end[rest], steps + 1
+    for start, stop in zip((at - 1).tolist(), end.tolist(), strict=True):
+        np.cumsum(result[start:stop], out=result[start:stop])
     return result
 
 

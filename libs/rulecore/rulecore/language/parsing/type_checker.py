@@ -50,7 +50,7 @@ from rulecore.language.scope import OF_STEP, ListType, Scope
 from rulecore.language.suggestions import format_list, suggest
 from rulecore.language.text_signatures import read_cast_type
 from rulecore.language.traversal import count_products, free_leaves, normal_parameter
-from streamcore.schema import BOOLEAN, TIMESTAMP, Kind, Type
+from streamcore.schema import BOOLEAN, DOUBLE, TIMESTAMP, Kind, Type
 
 _Built = TypeVar("_Built")
 #: The name of a parameter of a lambda.
@@ -585,6 +585,8 @@ class TypeChecker:
             raise self.error(syntax, f"{name} inside {self.enclosing}", "aggregates do not nest")
         if name == "time_since_last" and not syntax.parts:
             return AggregateCall.of("time_since_last", None)
+        if name in functions.DECAYED_AGGREGATES:
+            return self._decayed(syntax, name)
         if len(syntax.parts) != 1 or name == "time_since_last":
             argument = "" if name == "time_since_last" else "x"
             hint = f"accepted here: {'count(*) or ' if name == 'count' else ''}{name}({argument})"
@@ -592,14 +594,15 @@ class TypeChecker:
         lexeme = self._operand_lexeme(syntax.parts[0])
         if lexeme is not None and lexeme.kind is LexemeKind.STAR and name == "count":
             return AggregateCall.of("count", None)
-        self.enclosing = name
-        value = self.expr(syntax.parts[0])
-        self.enclosing = ""
+        value = self._aggregated(syntax.parts[0], name)
         if name == _COUNT_IF:
             return self._build(syntax, syntax.parts, lambda: AggregateCall.of("count", _one_if(value)))
         if name == "count" and self._counts_false(value):
             hint = "write count_if(...) for the events for which it is true"
             raise self.error(syntax, "count of a condition counts all events for which it is true or false", hint)
+        if name in ("first", "last") and value.type == DOUBLE and "approx_count_distinct" in self._aggregates():
+            hint = f"write: {name}(to_decimal(..., 18, 6))"  # a session takes the least of events at the same time
+            raise self.error(syntax.parts[0], f"{name} takes no double", hint)
         return self._build(syntax, syntax.parts, lambda: AggregateCall.of(name, value))  # type: ignore[arg-type]
 
     def _counts_false(self, value: Expr) -> bool:
@@ -607,6 +610,25 @@ class TypeChecker:
         session's columns it does not."""
         in_session = set(functions.SESSION_AGGREGATES) <= set(self.scope.more_aggregates)
         return value.type == BOOLEAN and not isinstance(value, ColumnRef | MemberOf) and not in_session
+
+    def _aggregated(self, syntax: SyntaxNode, name: str) -> Expr:
+        self.enclosing = name
+        value = self.expr(syntax)
+        self.enclosing = ""
+        return value
+
+    def _decayed(self, syntax: SyntaxNode, name: str) -> Expr:
+        """Return an aggregate whose last argument is its half-life."""
+        is_sum = name == "time_decayed_sum"
+        hint = f"accepted here: {name}({'x, ' if is_sum else ''}interval 7 days), with the half-life"
+        if len(syntax.parts) != 1 + is_sum:
+            raise self.error(syntax, f"{name} does not take {len(syntax.parts)} arguments", hint)
+        lexeme = self._operand_lexeme(syntax.parts[-1])
+        half_life = _int_value(lexeme) if lexeme is not None and lexeme.kind is LexemeKind.INTERVAL else 0
+        if not half_life:
+            raise self.error(syntax.parts[-1], f"{name} takes a half-life, an interval above 0", hint)
+        value = self._aggregated(syntax.parts[0], name) if is_sum else None
+        return self._build(syntax, syntax.parts, lambda: AggregateCall.of(name, value, half_life))  # type: ignore[arg-type]
 
     def _check_growth(self, syntax: SyntaxNode, expr: Expr) -> Expr:
         if growth(expr) > self.limits.text_growth:
@@ -621,9 +643,9 @@ _ELSEWHERE = {
     **dict.fromkeys(
         ("now", "current_timestamp", "getdate"), "the time of an event is a field of it: no rule has a clock"
     ),
-    "lag": "a feature has the value of the event before: of: previous(x)",
-    "first": "the columns of sessions have it; of a feature, previous(x) is the latest value",
-    "last": "the columns of sessions have it; of a feature, previous(x) is the latest value",
+    "lag": "a feature has the value of the event before: of: last(x)",
+    "first": "the columns of sessions and features have it",
+    "last": "the columns of sessions and features have it",
 }
 _WITH_REGEX = frozenset({"regexp_like", "regexp_extract", "regexp_replace", "split"})
 _HMAC_USAGE = "accepted here: hmac_sha256(text, secret('name'))"

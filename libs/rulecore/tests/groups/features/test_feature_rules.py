@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import polars as pl
 import pytest
 
+from rulecore import language as lang
 from rulecore.compile.rule import RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleError
 from rulecore.factory import RulesFactory
+from rulecore.groups.features import history
+from rulecore.language.columnar.compiler import to_polars
 from rulecore.ruleset.diff import StateOutcome, diff
-from rulecore.settings import StateBudgets
+from rulecore.settings import GroupSettings, StateBudgets
 from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
@@ -82,7 +86,10 @@ def test_a_document_with_a_wrong_feature_is_rejected(entries: dict[str, Any], me
         ({"of": "amount"}, "features.0.of:1:1: amount"),
         ({"of": "avg(amount) + 1"}, "features.0.of: is one aggregate, such as avg\\(amount\\); there are count, "),
         ({"of": "avg(amont)"}, "features.0.of:1:5: unknown column amont"),
-        ({"of": "previous()"}, "accepted here: previous\\(x\\)"),
+        ({"of": "last()"}, "accepted here: last\\(x\\)"),
+        ({"of": "time_decayed_sum(amount)"}, "accepted here: time_decayed_sum\\(x, interval 7 days\\)"),
+        ({"of": "time_decayed_count(amount)"}, "takes a half-life, an interval above 0"),
+        ({"of": "time_decayed_count(interval 1 second)"}, "1h for a half-life of 1s, at most 500 times"),
         ({"of": "time_since_last(ts)"}, "accepted here: time_since_last\\(\\)"),
         ({"where": "amont > 1"}, "features.0.where:1:1: unknown column amont"),
         ({"by": ["card"]}, "features.0.by: must contain user"),
@@ -173,7 +180,7 @@ def test_events_that_no_feature_counts_take_no_state_and_texts_count_for_the_bud
     app.cut([publish(0, document(features=[never]))], CLOCK)
     quiet = lane(app.cut([pay(n, 0, 1.0, user=f"u{n}") for n in range(2_000)], CLOCK), STATUS)
     assert quiet == []
-    text = {**MEAN, "name": "last", "of": "previous(card)"}
+    text = {**MEAN, "name": "last", "of": "last(card)"}
     app.cut([publish(1, document(name="t", features=[text], where="card <> last"))], CLOCK)
     statuses = lane(app.cut([pay(5_000, 1, 1.0, card="k" * 200_000)], CLOCK), STATUS)
     assert [(one["rule"], one["status"]) for one in statuses] == [("t", "quarantined")]
@@ -198,6 +205,58 @@ def test_an_alert_says_when_a_feature_cannot_be_complete() -> None:
     )
     assert [(alert["event_time_ms"] - T0) // HOUR for alert in found] == [2, 744]
     assert [alert["incomplete"] for alert in found] == [True, False]
+
+
+COUNTED = {"name": "n", "of": "count(*)", "within": {"sliding": "10d", "every": "1h"}}
+
+
+def test_an_in_order_rule_fires_when_the_watermark_has_passed_the_event_and_names_it() -> None:
+    app = new_app()
+    own = document(features=[COUNTED], where="n >= 0 and amount > 5", order="in_order")
+    (alert,) = lane(app.cut([publish(0, own), pay(0, 0, 1.0), pay(1, 5, 9.0), pay(2, 2, 8.0)], CLOCK), ALERTS)
+    assert (alert["values"], alert["source"]["offset"], alert["event_time_ms"]) == ({"n": 1}, 2, T0 + 2 * HOUR)
+    (alert,) = lane(app.cut([pay(3, 9, 1.0, user="bob")], CLOCK), ALERTS)
+    assert (alert["values"], alert["source"]["offset"], alert["event_time_ms"]) == ({"n": 2}, 1, T0 + 5 * HOUR)
+    assert lane(app.cut([pay(4, 9, 1.0, user="bob")], CLOCK), ALERTS) == []
+
+
+def test_a_rule_that_changes_its_order_begins_anew() -> None:
+    (change,) = diff(
+        [Rule.model_validate(document(features=[COUNTED], where="n > 0"))],
+        [Rule.model_validate(document(version=2, features=[COUNTED], where="n > 0", order="in_order"))],
+        {"pay": SCHEMA},
+    )
+    assert [one.outcome for one in change.state] == [StateOutcome.NEW, StateOutcome.DROPPED]
+
+
+def test_an_in_order_rule_that_fails_takes_no_events_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_or_break(expr: lang.Expr) -> pl.Expr:
+        return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
+
+    monkeypatch.setattr(history, "to_polars", compile_or_break)
+    app = new_app()
+    broken = {**COUNTED, "name": "s", "of": "sum(amount + 99)"}
+    bad = document(name="bad", features=[broken], where="s > 0", order="in_order")
+    good = document(features=[COUNTED], where="n >= 0", order="in_order")
+    found = app.cut([publish(0, bad), publish(1, good), *(pay(n, n, 1.0) for n in range(3))], CLOCK)
+    assert [one["rule"] for one in lane(found, STATUS) if one["status"] == "quarantined"] == ["bad"]
+    assert [(one["rule"], one["values"]) for one in lane(found, ALERTS)] == [("r", {"n": 0}), ("r", {"n": 1})]
+
+
+def test_waiting_events_count_for_the_budget_and_a_limit_drops_the_latest() -> None:
+    own = document(features=[COUNTED], where="n >= 0", order="in_order")
+    app = new_app(budgets=StateBudgets(rule_bytes=20_000))
+    app.cut([publish(0, own)], CLOCK)
+    statuses = lane(app.cut([pay(n, 0, 1.0) for n in range(500)], CLOCK), STATUS)
+    assert [one["status"] for one in statuses] == ["quarantined"]
+    limited = new_app(groups=GroupSettings(events=10))
+    limited.cut([publish(0, own), *(pay(n, 0, 1.0) for n in range(30))], CLOCK)
+    assert len(lane(limited.cut([pay(30, 9, 1.0, user="bob")], CLOCK), ALERTS)) == 10
+
+
+def test_an_order_is_for_features_only() -> None:
+    with pytest.raises(ValueError, match="order: is for rules with features"):
+        Rule.model_validate(document(features=[], group_by=[], where="amount > 1", order="in_order"))
 
 
 def test_a_diff_tells_what_becomes_of_features() -> None:

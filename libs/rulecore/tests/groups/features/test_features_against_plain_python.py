@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from random import Random
 
 import orjson
 import pytest
@@ -14,158 +13,24 @@ from hypothesis import strategies as st
 from rulecore.factory import RulesFactory
 from rulecore.streams import RuleStream
 from streamcore.app import App, Source
-from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
-from streamcore.schema import StreamSchema
+from streamcore.engine.in_process import InProcessApp
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS
-
-MINUTE = 60_000
-T0 = 1_700_006_400_000  # a whole number of days
-CLOCK = T0 + 1000 * 86_400_000
-SCHEMA = StreamSchema.parse(
-    {
-        "name": "pay",
-        "event_time": "ts",
-        "keys": [["user"]],
-        "fields": {
-            "ts": "timestamp not null",
-            "user": "string",
-            "amount": "decimal(12,2)",
-            "card": "string",
-            "x": "double",
-            "n": "long not null",
-        },
-    }
+from tests.harness.oracles.features import (
+    AGGREGATES,
+    CLOCK,
+    KEYS,
+    MINUTE,
+    SCHEMA,
+    WHERES,
+    WINDOWS,
+    Pay,
+    Spec,
+    expected,
+    expected_in_order,
+    rule,
+    split_into_cuts,
 )
-
-
-@dataclass(frozen=True)
-class Pay:
-    minute: int
-    user: str | None = "a"
-    amount: int | None = 1
-    card: str | None = "c"
-    offset: int = 0
-
-    @property
-    def ms(self) -> int:
-        return T0 + self.minute * MINUTE
-
-    @property
-    def x(self) -> float | None:
-        return None if self.amount is None else self.amount / 4
-
-    def record(self) -> RawRecord:
-        event = {"ts": self.ms, "user": self.user, "amount": self.amount, "card": self.card, "x": self.x}
-        return RawRecord(0, 0, self.offset, orjson.dumps(event | {"n": self.offset}))
-
-
-Read = Callable[[Sequence[Pay], Pay], object]
-
-
-def numbers(events: Sequence[Pay]) -> list[float]:
-    return [e.x for e in events if e.x is not None]
-
-
-def money(value: int) -> str:
-    return f"{value}.00"
-
-
-def latest(events: Sequence[Pay]) -> Pay | None:
-    return max(enumerate(events), key=lambda pair: (pair[1].ms, pair[0]))[1] if events else None
-
-
-def deviation(events: Sequence[Pay], _: Pay) -> object:
-    values = numbers(events)
-    if len(values) < 2:
-        return None
-    mean = math.fsum(values) / len(values)
-    return pytest.approx(math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)), abs=1e-6)
-
-
-def with_amount(events: Sequence[Pay]) -> list[Pay]:
-    return [e for e in events if e.amount is not None]
-
-
-def since_last(events: Sequence[Pay], event: Pay) -> object:
-    found = latest(events)
-    return None if found is None else event.ms - found.ms
-
-
-def previous_card(events: Sequence[Pay], _: Pay) -> object:
-    found = latest([e for e in events if e.card is not None])
-    return None if found is None else found.card
-
-
-def previous_x(events: Sequence[Pay], _: Pay) -> object:
-    found = latest([e for e in events if e.x is not None])
-    return None if found is None else found.x
-
-
-AGGREGATES: Mapping[str, Read] = {
-    "count(*)": lambda events, _: len(events),
-    "count(amount)": lambda events, _: len(with_amount(events)),
-    "sum(amount)": lambda events, _: money(sum(e.amount or 0 for e in events)) if with_amount(events) else None,
-    "avg(x)": lambda events, _: math.fsum(numbers(events)) / len(numbers(events)) if numbers(events) else None,
-    "min(x)": lambda events, _: min(numbers(events), default=None),
-    "max(amount)": lambda events, _: (
-        money(max(e.amount or 0 for e in with_amount(events))) if with_amount(events) else None
-    ),
-    "stddev(x)": deviation,
-    "count(distinct card)": lambda events, _: len({e.card for e in events} - {None}),
-    "seen(card)": lambda events, event: None if event.card is None else event.card in {e.card for e in events},
-    "previous(card)": previous_card,
-    "previous(x)": previous_x,
-    "time_since_last()": since_last,
-}
-WHERES: Mapping[str | None, Callable[[Pay], bool]] = {
-    None: lambda _: True,
-    "amount > 1": lambda e: e.amount is not None and e.amount > 1,
-}
-KEYS: Mapping[tuple[str, ...], Callable[[Pay], object]] = {
-    (): lambda e: e.user,
-    ("user", "card"): lambda e: (e.user, e.card),
-}
-WINDOWS: Mapping[str, tuple[int, int]] = {
-    '{"sliding": "10m", "every": "1m"}': (1, 10),
-    '{"sliding": "12m", "every": "4m"}': (4, 3),
-    '{"tumbling": "5m"}': (5, 1),
-}
-
-
-@dataclass(frozen=True)
-class Spec:
-    of: str
-    where: str | None
-    by: tuple[str, ...]
-    within: str
-    including_this: bool
-
-    def document(self, name: str) -> dict[str, object]:
-        entries = {"name": name, "of": self.of, "by": self.by, "within": orjson.loads(self.within)}
-        return entries | {"where": self.where, "including_this": self.including_this}
-
-    def value(self, earlier: Sequence[Pay], event: Pay) -> object:
-        """Return the value at the event; ``earlier``: all that arrived before it."""
-        pane, panes = WINDOWS[self.within]
-        known = [*earlier, event] if self.including_this else earlier
-        key = KEYS[self.by]
-        read = [e for e in known if key(e) == key(event) and e.minute // pane > event.minute // pane - panes]
-        return AGGREGATES[self.of]([e for e in read if WHERES[self.where](e)], event)
-
-
-def rule(specs: Sequence[Spec], version: int = 1, where: str = "n >= 0", name: str = "r") -> RawRecord:
-    document = {
-        "id": name,
-        "version": version,
-        "owner": "o",
-        "on": "pay",
-        "group_by": ["user"],
-        "features": [spec.document(f"f{n}") for n, spec in enumerate(specs)],
-        "where": where,
-        "then": {"severity": "low", "message": "m"},
-    }
-    return control_record(version, name, orjson.dumps(document))
 
 
 def new_app(disorder: int, shards: int = 1) -> App:
@@ -179,14 +44,19 @@ def lane(records: Sequence[object], name: str) -> list[dict[str, object]]:
 
 
 def run(
-    specs: Sequence[Spec], cuts: Sequence[Sequence[Pay]], disorder: int, how: str = "one", shards: int = 1
+    specs: Sequence[Spec],
+    cuts: Sequence[Sequence[Pay]],
+    disorder: int,
+    how: str = "one",
+    shards: int = 1,
+    order: str = "on_arrival",
 ) -> dict[int, Mapping[str, object]]:
     """Return the values of the features by the offset of their event. ``how``: one process, a new one for every cut, or
     two that take turns."""
     spec = new_app(disorder, shards)
     app = InProcessApp(spec)
     turns = [app, InProcessApp(spec, app.blobs)]
-    first = app.cut([rule(specs)], CLOCK)
+    first = app.cut([rule(specs, order=order)], CLOCK)
     assert [s["status"] for s in lane(first, STATUS)] == ["accepted"], lane(first, STATUS)
     found: list[dict[str, object]] = []
     for number, cut in enumerate(cuts):
@@ -197,30 +67,6 @@ def run(
     places = [alert["source"]["offset"] for alert in found]  # type: ignore[index]
     assert len(set(places)) == len(places)
     return {place: alert["values"] for place, alert in zip(places, found, strict=True)}  # type: ignore[misc]
-
-
-def expected(specs: Sequence[Spec], cuts: Sequence[Sequence[Pay]], disorder: int) -> dict[int, Mapping[str, object]]:
-    found: dict[int, Mapping[str, object]] = {}
-    watermark, newest = -math.inf, -math.inf
-    arrived: list[Pay] = []
-    for cut in cuts:
-        for event in cut:
-            if event.ms >= watermark:
-                found[event.offset] = {f"f{n}": spec.value(arrived, event) for n, spec in enumerate(specs)}
-                arrived.append(event)
-        newest = max([newest, *(e.ms for e in cut)])
-        watermark = max(watermark, newest - disorder * MINUTE)
-    return found
-
-
-def split_into_cuts(events: Sequence[Pay], sizes: Sequence[int]) -> list[list[Pay]]:
-    cuts: list[list[Pay]] = []
-    start = 0
-    while start < len(events):
-        size = sizes[len(cuts) % len(sizes)]
-        cuts.append([*events[start : start + size]])
-        start += size
-    return cuts
 
 
 pays = st.lists(
@@ -256,6 +102,35 @@ def test_features_are_what_plain_python_finds(
 ) -> None:
     cuts = split_into_cuts(events, sizes)
     assert run(specs, cuts, disorder, how, shards=1 + (how == "turns")) == expected(specs, cuts, disorder)
+
+
+@given(specs, pays, sizes, st.sampled_from([0, 3, 15, 100]), st.sampled_from(["one", "new", "turns"]))
+@settings(max_examples=100)
+def test_in_order_features_are_what_plain_python_finds_in_events_sorted_by_time(
+    specs: list[Spec], events: list[Pay], sizes: list[int], disorder: int, how: str
+) -> None:
+    cuts = [*split_into_cuts(events, sizes), [Pay(60, "c", offset=1_000)]]  # the watermark passes the events before it
+    found = run(specs, cuts, disorder, how, shards=1 + (how == "turns"), order="in_order")
+    assert found == expected_in_order(specs, cuts, disorder)
+
+
+@given(specs, pays, sizes, sizes, st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_in_order_features_do_not_depend_on_the_order_of_arrival(
+    specs: list[Spec], events: list[Pay], sizes: list[int], other_sizes: list[int], random: Random
+) -> None:
+    last = [Pay(200, "c", offset=1_000)]
+    shuffled = random.sample(events, len(events))
+    found = [
+        run(specs, [*split_into_cuts(arrived, own), last], 100, order="in_order")
+        for arrived, own in ((events, sizes), (shuffled, other_sizes))
+    ]
+    assert {place: approximate(values) for place, values in found[0].items()} == found[1]
+
+
+def approximate(values: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the values, doubles with room for their last bits: sums of doubles depend on the cuts."""
+    return {name: pytest.approx(v, abs=1e-6) if isinstance(v, float) else v for name, v in values.items()}
 
 
 @given(st.lists(specs, min_size=2, max_size=4), pays, sizes, st.sampled_from([0, 15, 100]))
