@@ -436,6 +436,9 @@ class RulesKernel:
         for stream, policy in self.rules.policies.by_stream.items():
             if (frame := cut.events.get(StreamKey(stream, 0))) is not None:
                 for cause, chosen in chosen_events(policy, self.schemas[stream], frame):
+                    if chosen is None:
+                        self.dispatcher.count(f"failed_condition.{policy.name}")
+                        continue
                     for row in chosen.iter_rows(named=True):
                         event = DecidedEvent(policy, self.schemas[stream], row, self._origin(row))
                         self.decisions.add_event(event, cause, self.rules.epoch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import orjson
@@ -25,8 +25,10 @@ from streamcore.hashing import hash_columns
 from streamcore.kernel import StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
-from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import ALERTS
+
+if TYPE_CHECKING:
+    from streamcore.wire.lane_rows import LaneRows
 
 #: The columns of a part. ``policy``, ``event`` and ``entry`` are JSON; ``cause``: why the event has a decision. Of a
 #: row without a rule, ``rule`` is "".
@@ -125,6 +127,8 @@ class DecisionParts:
         self._events, self._places = {}, {}
         if not rows:
             return ()
+        from streamcore.wire.lane_rows import LaneRows  # with Arrow's compute functions, which few apps need
+
         return (LaneRows(DECISION_PARTS, (), pl.DataFrame(rows, schema=_SCHEMA, orient="row"), whole=True),)
 
 
@@ -146,16 +150,16 @@ def _event_json(event: DecidedEvent, epoch: int) -> str:
 
 def chosen_events(
     policy: CompiledPolicy, schema: StreamSchema, events: pl.DataFrame
-) -> Iterator[tuple[DecisionCause, pl.DataFrame]]:
-    """Yield the events that get a decision even if no rule fires: those of the policy's condition, then of its share.
-
-    A condition that cannot be evaluated on these events chooses none.
+) -> Iterator[tuple[DecisionCause, pl.DataFrame | None]]:
+    """Yield the events that get a decision even if no rule fires: those of the policy's condition, then of its share;
+    None for a condition that cannot be evaluated on these events.
     """
     if (where := policy.wheres.get(schema.name)) is not None:
+        chosen: pl.DataFrame | None
         try:
             chosen = events.filter(to_polars(where))
         except (Exception, pl.exceptions.PanicException):  # a panic inside Polars is no ``Exception``
-            chosen = events.clear()
+            chosen = None
         yield DecisionCause.WHERE, chosen
     if policy.policy.share:
         yield DecisionCause.SHARE, events.filter(pl.Series(_in_share(policy.policy.share, schema, events)))

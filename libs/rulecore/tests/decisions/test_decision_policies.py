@@ -156,8 +156,10 @@ def test_a_share_is_about_that_many_events_and_always_the_same() -> None:
     frame = pl.DataFrame({"id": [f"e{n}" for n in range(20_000)]})
     ((cause, chosen),) = chosen_events(compiled, PAYMENTS, frame)
     assert cause is DecisionCause.SHARE
+    assert chosen is not None
     assert 1_850 < chosen.height < 2_150
     ((_, again),) = chosen_events(compiled, PAYMENTS, frame[::-1])
+    assert again is not None
     assert {*again["id"]} == {*chosen["id"]}
 
 
