@@ -72,6 +72,7 @@ class DecisionParts:
     def __init__(self) -> None:
         self._rows: list[tuple[object, ...]] = []
         self._policies: dict[str, str] = {}
+        self._event_texts: dict[tuple[str, int, int], str] = {}  # an event at which several rules fire is written once
         self._events: Mapping[StreamKey, pl.DataFrame] = {}
         self._places: dict[StreamKey, dict[tuple[Value, Value], int]] = {}
 
@@ -110,7 +111,9 @@ class DecisionParts:
 
     def _add(self, event: DecidedEvent, cause: DecisionCause, epoch: int, rule: tuple[object, ...]) -> None:
         place = (event.origin.topic, event.origin.partition, event.origin.offset)
-        self._rows.append((self._policy(event.policy), *place, cause.value, _event_json(event, epoch), *rule))
+        if place not in self._event_texts:
+            self._event_texts[place] = _event_json(event, epoch)
+        self._rows.append((self._policy(event.policy), *place, cause.value, self._event_texts[place], *rule))
 
     def _policy(self, compiled: CompiledPolicy) -> str:
         """Return what the merge needs of a policy, as JSON."""
@@ -123,13 +126,14 @@ class DecisionParts:
 
     def take(self) -> tuple[LaneRows, ...]:
         """Return the parts as rows for the merge, and forget them."""
-        rows, self._rows, self._policies = self._rows, [], {}
+        rows, self._rows, self._policies, self._event_texts = self._rows, [], {}, {}
         self._events, self._places = {}, {}
         if not rows:
             return ()
         from streamcore.wire.lane_rows import LaneRows  # with Arrow's compute functions, which few apps need
 
-        return (LaneRows(DECISION_PARTS, (), pl.DataFrame(rows, schema=_SCHEMA, orient="row"), whole=True),)
+        columns = dict(zip(_SCHEMA, zip(*rows, strict=True), strict=True))
+        return (LaneRows(DECISION_PARTS, (), pl.DataFrame(columns, schema=_SCHEMA), whole=True),)
 
 
 def _event_json(event: DecidedEvent, epoch: int) -> str:

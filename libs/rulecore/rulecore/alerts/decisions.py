@@ -45,16 +45,17 @@ def decision_id(policy: str, version: int, place: Mapping[str, object]) -> str:
 def merge_decisions(parts: pa.Table) -> Sequence[Record]:
     """Return a record for each event, in order of topic, partition and offset."""
     rows = sorted(parts.to_pylist(), key=lambda row: (*_place(row), row["rule"], row["version"], row["entry"]))
-    return [_decide([*own]) for _, own in groupby(rows, _place)]
+    policies = {text: orjson.loads(text) for text in {row["policy"] for row in rows}}
+    return [_decide([*own], policies) for _, own in groupby(rows, _place)]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["offset"]
 
 
-def _decide(rows: Sequence[Mapping[str, Any]]) -> Record:
-    """Return the decision about one event. A rule that fired several times at it counts once."""
-    policy = orjson.loads(rows[0]["policy"])
+def _decide(rows: Sequence[Mapping[str, Any]], policies: Mapping[str, Mapping[str, Any]]) -> Record:
+    """Return the decision about one event. A rule that fired several times at it counts once. ``policies``: by text."""
+    policy = policies[rows[0]["policy"]]
     fired = {(row["rule"], row["version"], row["counts"]): row for row in reversed(rows) if row["rule"]}
     strength = {name: number for number, name in enumerate(policy["order"])}
     by_effect = sorted(
