@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -24,6 +29,8 @@ from tests.harness.oracles import iceberg_files
 from tests.harness.oracles.lane_reader import LANES, check_transactions
 from tests.harness.oracles.lane_watcher import Watcher
 from tests.harness.oracles.parquet_notes import counted_files
+from tests.harness.oracles.replayed_cuts import replay
+from tests.harness.oracles.rule_alerts import Oracle, RuleUnderTest
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "1"))
 PER_CUT = 500
@@ -36,14 +43,16 @@ def test_kills_at_any_moment_neither_lose_nor_repeat_alerts_and_no_reader_sees_p
     new_app: NewApp, tmp_path: Path
 ) -> None:
     scene = new_app("kills", events_per_cut=PER_CUT, **sinks(tmp_path))
-    expected = rules.all_kinds()
+    expected = [scored(rule, 10 * number) for number, rule in enumerate(rules.all_kinds(), 1)]
     scene.publish(*expected)
+    scene.control(policy(1, {"review": 20, "block": 45}))
     scene.send(orders.orders(PER_CUT * (10 + 3 * KILLS), seed=31))
     with scene.app, Watcher(scene.outputs) as watcher:
         die_before_the_commit(scene)
         watcher.count_while_dead()
         die_between_the_commit_and_sparks(scene)
         watcher.count_while_dead()
+        scene.control(policy(2, {"review": 35}))
         kill_the_jvm(scene)
         kill_at_random(scene, watcher, random.Random(KILLS))
         scene.start_faulty()
@@ -55,7 +64,49 @@ def test_kills_at_any_moment_neither_lose_nor_repeat_alerts_and_no_reader_sees_p
     scene.check_counts()
     check_transactions(scene.outputs)
     check_replays(scene)
+    check_decisions(scene, expected)
     check_sinks(scene, tmp_path)
+
+
+def scored(rule: RuleUnderTest, score: int) -> RuleUnderTest:
+    """Return the rule with a score, and an outcome that no band has."""
+    then = rule.document["then"]
+    assert isinstance(then, dict)
+    return replace(rule, document={**rule.document, "then": {**then, "score": score, "outcome": "allow"}})
+
+
+def policy(version: int, bands: Mapping[str, int]) -> tuple[str, bytes]:
+    """Return the control record of the decision policy of ``orders``."""
+    decide = {"order": ["block", "review", "allow"], "default": "allow", "bands": bands}
+    document = {"decision_policy": "orders", "version": version, "owner": "tests", "on": "orders", "decide": decide}
+    return "decision-policy/orders", json.dumps(document).encode()
+
+
+def check_decisions(scene: Scene, expected: Sequence[RuleUnderTest]) -> None:
+    """Check that each event at which rules fired has one decision, by these rules, and that the log gives its bytes."""
+    fired: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for alert in Oracle(expected).run(scene.sent):
+        if isinstance(source := alert["source"], dict):
+            fired[tuple(source.values())].append(str(alert["rule"]))
+    scores = {rule.id: 10 * number for number, rule in enumerate(expected, 1)}
+    records = scene.outputs.read("decisions")
+    versions, outcomes = set(), set()
+    for record in records:
+        decision: dict[str, Any] = json.loads(record.value or b"")
+        names = fired.pop(tuple(decision["source"].values()))
+        score = sum(scores[name] for name in names)
+        bands = {"block": 45, "review": 20} if decision["version"] == 1 else {"review": 35}
+        assert sorted(one["rule"] for one in decision["rules"]) == sorted(names)
+        assert decision["score"] == score
+        assert decision["outcome"] == next((name for name, least in bands.items() if score >= least), "allow")
+        versions.add(decision["version"])
+        outcomes.add(decision["outcome"])
+    assert fired == {}, "each event has its decision"
+    assert versions == {1, 2}
+    assert outcomes == {"allow", "review", "block"}
+    for lane in ("decisions", "alerts"):
+        again = [(one.key, one.value) for one in replay(scene) if one.lane == lane]
+        assert sorted(again) == sorted((record.key, record.value) for record in scene.outputs.read(lane))
 
 
 def sinks(lake: Path) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from headgate.backtest.run import BacktestResult
 from headgate.console.output import Json
 from headgate.console.tables import table
@@ -9,6 +11,7 @@ from headgate.time_arguments import show_minute, show_time
 from rulecore.backtest.backtest import BacktestReport
 from rulecore.backtest.compare import VersionDiffResult
 from rulecore.backtest.counts import RuleCounts
+from rulecore.backtest.decisions import DecisionCounts
 
 _HEAD = ("RULE", "VERSION", "KIND", "ALERTS", "KEYS", "OF EVENTS", "INCOMPLETE", "FIRST", "LAST")
 _NUMBERS = (
@@ -30,6 +33,8 @@ def as_text(result: BacktestResult) -> str:
     report = result.report
     lines = [_summary_line(result), ""]
     lines += _comparison_table(report) if result.against is not None else _plain_table(report)
+    if report.decisions is not None:
+        lines += ["", *_decision_table(report.decisions, report.events)]
     lines += ["", *_notes(result)]
     return "\n".join(lines).rstrip()
 
@@ -55,6 +60,30 @@ def _comparison_table(report: BacktestReport) -> list[str]:
         own = _new_columns(new, report.events) if new is not None else ("-",) * 8
         rows.append((name, *own, *_live_columns(live), *_difference_columns(new, live, both)))
     return table(head, rows, _NUMBERS)
+
+
+def _decision_table(counts: DecisionCounts, events: int) -> list[str]:
+    """Return a line for each move between outcomes, or for each outcome without another policy."""
+    new, live = counts.new, counts.live
+    names = f"{new.decision_policy} v{new.version}"
+    summed = [] if counts.summed is None else [f"SUM OF {counts.summed}"]
+    head = [*([] if live is None else [f"{live.decision_policy} v{live.version}"]), names, "EVENTS", "SHARE", *summed]
+    rows = [
+        (
+            *([] if live is None else [str(move.live)]),
+            move.new + (" *" if live is not None and move.live != move.new else ""),
+            f"{move.events:,}",
+            f"{100 * move.events / events:.3g} %",
+            *([] if counts.summed is None else [_sum_text(move.total)]),
+        )
+        for move in counts.moves
+    ]
+    lines = ["decisions", *table(head, rows, ("EVENTS", "SHARE", *summed))]
+    return [*lines, "* would be decided otherwise"] if any("*" in row[1] for row in rows) else lines
+
+
+def _sum_text(total: Decimal | float | None) -> str:
+    return "-" if total is None else f"{total:,}"
 
 
 def _new_columns(one: RuleCounts, events: int) -> tuple[str, ...]:
@@ -136,8 +165,18 @@ def as_json(result: BacktestResult) -> Json:
         "compared_with": result.against,
         "seconds": round(result.seconds, 3),
         "rules": rules,
+        "decisions": None if report.decisions is None else _decisions_json(report.decisions),
         "notes": list(result.notes),
     }
+
+
+def _decisions_json(counts: DecisionCounts) -> Json:
+    new, live = (None if one is None else f"{one.decision_policy}@{one.version}" for one in (counts.new, counts.live))
+    moves: list[Json] = []
+    for move in counts.moves:
+        total = format(move.total, "f") if isinstance(move.total, Decimal) else move.total
+        moves.append({"live": move.live, "new": move.new, "events": move.events, "sum": total})
+    return {"new": new, "live": live, "summed": counts.summed, "moves": moves}
 
 
 def _counts_json(one: RuleCounts | None, events: int) -> Json:

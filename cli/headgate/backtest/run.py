@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headgate.backtest.sources import TopicRange, count_events, file_batches, files_by_stream, topic_batches
@@ -19,7 +19,9 @@ from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
 from headgate.time_arguments import parse_offset, parse_time
 from rulecore.backtest.backtest import AlertCallback, Backtest, BacktestReport, BacktestSide, EventBatch
+from rulecore.backtest.decisions import policy_for
 from rulecore.compile.rule import CompiledRule
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
 from rulecore.streams import RuleInput, stream_names
@@ -52,6 +54,7 @@ class BacktestRequest:
     app: str
     now_ms: int
     formats: RecordFormats = ALL_JSON
+    summed: str | None = None
 
     @property
     def kafka(self) -> KafkaSettings:
@@ -92,9 +95,13 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
     source = find_input(on, bundle.streams, request.topics, request.formats)
     rules = tuple(rule for rule in bundle.rules if rule.rule.on == on)
     lists = bundle.list_store(published.lists)
-    against, others = _comparison_rules(request, on, rules, published)
+    against, others, policies = _comparison_rules(request, on, rules, published)
     new, notes = _with_support(rules, bundle.rules, published)
     live, more = _with_support(others, (), published) if against is not None else (None, ())
+    new = replace(new, policy=policy_for([one.policy for one in bundle.policies], on))
+    live = None if live is None else replace(live, policy=policy_for(policies, on))
+    if request.summed is not None and new.policy is None:
+        raise InputError("--sum: adds up a column by outcome; name the file of a decision policy of the stream, too")
     events = _events(request, source)
     began = time.monotonic()
     job = Backtest(
@@ -105,6 +112,7 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
         max_out_of_orderness_ms=request.max_out_of_orderness_ms,
         partitions=events.partitions,
         on_alert=alerts,
+        summed=request.summed,
     )
     with progress(f"backtest {events.origin}", events.total) as on_progress:
         done = 0
@@ -168,6 +176,12 @@ class _PublishedRules:
         """The streams of the files, with those that were published while the app ran; None if no app is asked."""
         return None if self._history is None else self._history.rules.streams
 
+    @property
+    def policies(self) -> Sequence[DecisionPolicy]:
+        """The decision policies, each once."""
+        found = {} if self._history is None else self._history.rules.policies.by_stream
+        return [*{one.name: one.policy for one in found.values()}.values()]
+
     def rule(self, rule_id: str) -> CompiledRule | None:
         """Return the live version of a rule; None if there is none."""
         return None if self._history is None else self._history.rules.live(rule_id)
@@ -180,21 +194,23 @@ def _read_rules(request: BacktestRequest, paths: Sequence[Path], published: _Pub
 
 def _comparison_rules(
     request: BacktestRequest, on: str, rules: Sequence[CompiledRule], published: _PublishedRules
-) -> tuple[str | None, tuple[CompiledRule, ...]]:
-    """Return the label and the rules to compare with."""
+) -> tuple[str | None, tuple[CompiledRule, ...], Sequence[DecisionPolicy]]:
+    """Return the label, the rules and the decision policies to compare with."""
     if request.compare == "none" or (request.compare is None and not (request.start and published.there)):
-        return None, ()
+        return None, (), ()
     if request.compare in (None, "live"):
         if not published.there:
             raise InputError(f"--compare live: no topic {published.topic} at {request.kafka.bootstrap}; correct --app")
         found = [published.rule(rule.rule.id) for rule in rules]
         live = tuple(one for one in found if one is not None and one.rule.on == on)
-        return f"the live versions of app {request.app}", live
+        return f"the live versions of app {request.app}", live, published.policies
     path = Path(request.compare)
     bundle = _read_rules(request, [path], published)
     if bundle.problems:
         raise InputError("--compare: rules with problems:\n" + "\n".join(p.render() for p in bundle.problems))
-    return str(path), tuple(rule for rule in bundle.rules if rule.rule.on == on)
+    # a file with a policy alone: the same rules with another policy
+    others = tuple(rule for rule in bundle.rules if rule.rule.on == on) if bundle.rules else tuple(rules)
+    return str(path), others, [one.policy for one in bundle.policies]
 
 
 def _with_support(

@@ -23,7 +23,7 @@ _TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9
 
 
 @click.command(name="schema")
-@click.argument("document", type=click.Choice(["rule", "list", "stream", "settings"]))
+@click.argument("document", type=click.Choice(["rule", "policy", "list", "stream", "settings"]))
 @click.option(
     "--service",
     metavar="SERVICE",
@@ -31,7 +31,7 @@ _TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9
     help=f"Whose settings (for `settings`): {', '.join(SERVICES)}, or a program as MODULE:TOPOLOGY.",
 )
 def command(document: str, service: str | None) -> None:
-    """Print the JSON Schema (draft 2020-12) of a document.
+    """Print the JSON Schema (draft 2020-12) of a document; `policy` is that of decisions.
 
     With yaml-language-server, an editor reads it from the first line of the document:
     # yaml-language-server: $schema=rule.schema.json
@@ -43,12 +43,14 @@ def command(document: str, service: str | None) -> None:
 
 def document_schema(document: str, service: str | None = None) -> Mapping[str, Any]:
     """Return the JSON Schema of a kind of document; ``service`` names the service of ``settings``."""
-    from rulecore.documents.json_schema import DRAFT, rule_json_schema
+    from rulecore.documents.json_schema import DRAFT, policy_json_schema, rule_json_schema
     from rulecore.lists.json_schema import list_json_schema
 
     match document:
         case "rule":
             return rule_json_schema()
+        case "policy":
+            return policy_json_schema()
         case "list":
             return list_json_schema()
         case "stream":

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from headgate.errors import InputError
 from headgate.records import stream_files as streams
 from rulecore.check import RuleCost, check_rules
+from rulecore.check_policies import check_policies
+from rulecore.compile.decision_policy import CompiledPolicy
 from rulecore.compile.rule import CompiledRule
-from rulecore.documents.loading import LoadedRule, load_path
+from rulecore.documents.loading import LoadedRule, load_path, load_policies
 from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.language import ListType
@@ -36,7 +38,7 @@ _SHIPPED = Path(__file__).resolve().parents[3] / "rules"
 class RuleBundle:
     """Rules that compile, their costs in the same order, the lists that they may use, and the problems of others.
 
-    ``warnings``: what an author should read of rules that compile.
+    ``warnings``: what an author should read of rules that compile. ``policies``: the decision policies.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -45,6 +47,7 @@ class RuleBundle:
     problems: tuple[Problem, ...]
     lists: tuple[ListFile, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    policies: tuple[CompiledPolicy, ...] = ()
 
     def list_store(self, known: ListStore | None = None) -> ListStore:
         """Return a store with the lists of the bundle, and those of ``known`` that have other names."""
@@ -117,7 +120,8 @@ def read_bundle(
     documents, problems = _load_about(about, paths), list[Problem]()
     if not documents:
         documents, problems = _read(paths)
-    if not documents and not problems:
+    policies = [] if about is not None else [one for path in dict.fromkeys(paths) for one in load_policies(path)]
+    if not documents and not problems and not policies:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
     report = check_rules(
         documents,
@@ -125,8 +129,10 @@ def read_bundle(
         lists={**(known or {}), **{one.head.list: one.head.type for one in listed}},
         samples={stream: _read_sample(stream, path, schemas) for stream, path in (samples or {}).items()},
     )
-    found = tuple(sorted([*problems, *list_problems, *report.problems]))
-    return RuleBundle(schemas, report.rules, report.costs, found, tuple(listed), report.warnings)
+    decisions = check_policies(policies, documents, schemas)
+    found = tuple(sorted([*problems, *list_problems, *report.problems, *decisions.problems]))
+    warnings = tuple(sorted([*report.warnings, *decisions.warnings]))
+    return RuleBundle(schemas, report.rules, report.costs, found, tuple(listed), warnings, decisions.policies)
 
 
 def _read_sample(stream: str, path: Path, schemas: Mapping[str, StreamSchema]) -> list[Mapping[str, object]]:

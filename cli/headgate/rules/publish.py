@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import orjson
 
 from headgate.errors import InputError
-from rulecore.documents.control_keys import parse_key
+from rulecore.documents.control_keys import DECISION_POLICY_KEY, parse_key
+from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
 from rulecore.documents.releases import to_records
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.status import StatusKind, Subject
@@ -176,6 +177,17 @@ def publish_in_steps(
 def rule_change(rule: Rule) -> ControlChange:
     """Return the control record that publishes a version of a rule."""
     return ControlChange(rule.id, canonical_json(rule), rule.id, rule.version)
+
+
+def policy_change(policy: DecisionPolicy) -> ControlChange:
+    """Return the control record that publishes a version of a decision policy."""
+    name = policy.decision_policy
+    return ControlChange(DECISION_POLICY_KEY + name, encode_policy(policy), name, policy.version)
+
+
+def delete_policy(name: str) -> ControlChange:
+    """Return the control record that deletes a decision policy."""
+    return ControlChange(DECISION_POLICY_KEY + name, None, name)
 
 
 def release_changes(name: str, rules: Sequence[Rule], deleted: Sequence[str]) -> list[ControlChange]:

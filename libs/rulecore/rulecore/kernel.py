@@ -1,4 +1,4 @@
-"""The rules kernel: takes events and rule changes, returns alerts, statuses of changes and late events.
+"""The rules kernel: takes events and rule changes, returns alerts, parts of decisions, statuses and late events.
 
 The kernel applies the control records of a cut first, so the same rule set is evaluated on every event of the cut; each
 alert carries the set's epoch. A rule goes into quarantine if its evaluation raises, or if it has more than
@@ -18,9 +18,10 @@ import orjson
 import polars as pl
 
 from rulecore import language as lang
-from rulecore.alerts.alerts import AlertContext, event_alert, stateful_alert
+from rulecore.alerts.alerts import Alert, AlertContext, event_alert, stateful_alert
 from rulecore.alerts.budgets import firings_within_budget, matches_within_budget
-from rulecore.alerts.dispatch import SUPPRESSED, AlertDispatcher, FiredRule
+from rulecore.alerts.decision_parts import DecidedEvent, DecisionParts, chosen_events
+from rulecore.alerts.dispatch import SUPPRESSED, AlertDelivery, AlertDispatcher, FiredRule
 from rulecore.backfill import apply_backfill
 from rulecore.compile.rule import CompiledRule, RuleLimits
 from rulecore.documents.quarantine import quarantine_record
@@ -85,6 +86,7 @@ class RulesKernel:
         self.published: list[PublishedDocument] = []  # in this cut
         self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
+        self.decisions = DecisionParts()
         self.groups: dict[GroupId, RuleGroup] = {}
         self.signals = SignalCollector((), {}, self.schemas, ())
         self.firings: dict[str, list[SignalSource]] = {}  # of this cut, by stream; the input of scores
@@ -219,9 +221,11 @@ class RulesKernel:
             for r, f in (*cut.events.items(), *self._union_events(cut.events))
         }
         cut = replace(cut, events=events)
+        self.decisions.begin(events)
         for name in (*self.schemas, *self.unions):
             for route in range(len(self._schema(name).keys)):
                 records += self._event_records(cut, StreamKey(name, route))
+        self._choose_events(cut)
         for name in self.schemas:
             records += self._late_records(cut, name)
         for group in sorted(self.groups, key=str):
@@ -233,9 +237,8 @@ class RulesKernel:
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
         records += self._enforce_budgets(cut.next_watermark_ms)
         fields = self.rules.read_fields()
-        return KernelOutput(
-            records, self._alert_rows(records), counters=self._counters(), streams=self.published, fields=fields
-        )
+        lanes = (*self._alert_rows(records), *self.decisions.take())
+        return KernelOutput(records, lanes, counters=self._counters(), streams=self.published, fields=fields)
 
     def _alert_rows(self, records: Sequence[Record]) -> tuple[LaneRows, ...]:
         """Return the alerts as rows, if sinks take them."""
@@ -395,13 +398,49 @@ class RulesKernel:
         by = () if rule.rule.suppress is None else [row[c] for c in rule.rule.suppress.by]
         key = [row[c] for c in schema.keys[rule.route]]
         mark = (origin.topic, origin.partition, origin.offset)
-        decision = self.dispatcher.dispatch(
-            FiredRule(rule, key, by, mark, origin.event_ms, origin.event_ms), self.rules
-        )
-        if decision.lane is not None:
-            context = AlertContext(decision.lane, self.rules.epoch, decision.suppressed)
+        fired = FiredRule(rule, key, by, mark, origin.event_ms, origin.event_ms)
+
+        def build(context: AlertContext) -> Alert:
             fields = own_fields(schema, self.schemas[str(row[STREAM])]) if is_union(name) else schema.fields
-            yield event_alert(rule, schema, row, origin, context, fields)
+            return event_alert(rule, schema, row, origin, context, fields)
+
+        yield from self._dispatch(fired, self._decided_event(name, row, origin), build)
+
+    def _dispatch(
+        self, fired: FiredRule, decided: DecidedEvent | None, build: Callable[[AlertContext], Alert]
+    ) -> Iterable[Record]:
+        """Yield the alert of a firing, if it is sent, and add the firing to the decision about its event."""
+        dispatched = self.dispatcher.dispatch(fired, self.rules)
+        is_sent = dispatched.delivery is AlertDelivery.SENT
+        if not is_sent and decided is None:
+            return
+        decision = None if decided is None else decided.decision
+        alert = build(AlertContext(dispatched.lane, self.rules.epoch, dispatched.suppressed, decision))
+        if decided is not None:
+            self.decisions.add_firing(decided, alert, dispatched.lane, dispatched.delivery, self.rules.epoch)
+        if is_sent:
+            yield alert.record()
+
+    def _decided_event(self, name: str, row: Mapping[str, Value], origin: Origin) -> DecidedEvent | None:
+        """Return an event as one to decide about; None if its stream has no policy. ``name``: of a stream or union."""
+        stream = str(row[STREAM]) if is_union(name) else name
+        policy = self.rules.policies.by_stream.get(stream)
+        if policy is None:
+            return None
+        own = row if stream == name else self.decisions.find_event(self.schemas[stream], row)
+        return DecidedEvent(policy, self.schemas[stream], own, origin)
+
+    def _choose_events(self, cut: Cut) -> None:
+        """Add the events that get a decision even if no rule fires at them."""
+        for stream, policy in self.rules.policies.by_stream.items():
+            if (frame := cut.events.get(StreamKey(stream, 0))) is not None:
+                for cause, chosen in chosen_events(policy, self.schemas[stream], frame):
+                    if chosen is None:
+                        self.dispatcher.count(f"failed_condition.{policy.name}")
+                        continue
+                    for row in chosen.iter_rows(named=True):
+                        event = DecidedEvent(policy, self.schemas[stream], row, self._origin(row))
+                        self.decisions.add_event(event, cause, self.rules.epoch)
 
     def _origin(self, row: Mapping[str, object]) -> Origin:
         """Return the origin of an event."""
@@ -467,21 +506,21 @@ class RulesKernel:
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
         records: list[Record] = []
         for firing in kept:
-            origin = firing.origin if firing.row is None else self._origin(events[firing.row])
+            event = None if firing.row is None else events[firing.row]
+            origin = firing.origin if event is None else self._origin(event)
             self.firings.setdefault(name, []).append((firing, origin))
-            records += self._alert(firing, origin)
+            decided = None if event is None or origin is None else self._decided_event(name, event, origin)
+            records += self._alert(firing, origin, decided)
         return [*records, *(record for exceeded in exceeding for record in self._quarantine(*exceeded))]
 
-    def _alert(self, firing: RuleFiring, origin: Origin | None) -> Iterable[Record]:
+    def _alert(self, firing: RuleFiring, origin: Origin | None, decided: DecidedEvent | None) -> Iterable[Record]:
         """Yield the alert of a firing, unless it is suppressed or over budget."""
         rule = firing.rule.rule
         columns = () if rule.suppress is None else rule.suppress.by or firing.rule.group_by
         by = [firing.key[c] for c in columns]
         fired = FiredRule(firing.rule, [*firing.key.values()], by, firing.mark, firing.time_ms, firing.end_ms)
-        decision = self.dispatcher.dispatch(fired, self.rules)
-        if decision.lane is not None:
-            context = AlertContext(decision.lane, self.rules.epoch, decision.suppressed)
-            yield stateful_alert(firing, self._schema(rule.on), origin, context)
+        schema = self._schema(rule.on)
+        yield from self._dispatch(fired, decided, lambda context: stateful_alert(firing, schema, origin, context))
 
     def _run_until_valid(
         self, group: RuleGroup, action: Callable[[], tuple[list[RuleFiring], list[RuleFailure]]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from streamcore.arguments import check_app_name
 from streamcore.decode.formats import JSON, InputFormat
@@ -26,6 +27,11 @@ from streamcore.schema.published_document import PublishedDocument
 from streamcore.schema.record_layout import header_names, reads_timestamps
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import CONTROL as CONTROL_LANE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamcore.wire.lanes import Record
 
 #: ``source`` of raw records of the control topic; events carry the index of their topic in ``App.topics``.
 CONTROL = -1
@@ -160,6 +166,12 @@ class DerivedSource:
     watermark: WatermarkStrategy
 
 
+class LaneMerge(Protocol):
+    """Makes records for lanes out of the rows that all shards have for one lane in a cut; a pure function of them."""
+
+    def __call__(self, rows: pa.Table, /) -> Sequence[Record]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class App:
     """One running stream program.
@@ -173,7 +185,8 @@ class App:
     groups may have. ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
     ``rebuild``: builds the app with streams that were published while it ran; None if it takes none. ``data_keys``: the
     prefixes of keys of control records that are data, and change no fields that the kernels read (``Projection``).
-    ``event_filter``: of the input of the second keyed stage.
+    ``event_filter``: of the input of the second keyed stage. ``merges``: by lane, what makes records out of the rows
+    that shards have for it, when the output of a cut is written.
     """
 
     name: str
@@ -195,6 +208,7 @@ class App:
     event_filter: EventFilterFactory | None = None
     rebuild: Callable[[Sequence[PublishedDocument]], App] | None = field(default=None, compare=False, repr=False)
     data_keys: tuple[bytes, ...] = ()
+    merges: Mapping[str, LaneMerge] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_app_name(self.name)

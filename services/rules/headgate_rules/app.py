@@ -4,10 +4,12 @@
 
     <stream topics> ─┐
     <app>.control   ─┼─▶ decode, route by key ─▶ rules kernel per shard ─▶ <app>.alerts, .shadow, .status,
-    heartbeat       ─┘                                                     .late, .deadletters  (one transaction)
+    heartbeat       ─┘                                                     .decisions, .late, .deadletters
+                                                                           (one transaction)
 
 Sinks, such as a table of PostgreSQL or Iceberg, get alerts as rows, too, if the settings say so, before Kafka.
-Events of a stream with ``deduplicate`` are routed by their id first, and their repetitions end there.
+Each shard has parts of decisions, one for each rule that fired at an event; the driver merges them into one record for
+each event. Events of a stream with ``deduplicate`` are routed by their id first, and their repetitions end there.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES, ROW_LANES, find_lane_faults, lanes_of_sinks
 from rulecore.alerts.alert_rows import alert_columns
+from rulecore.alerts.decisions import DECISION_PARTS, merge_decisions
 from rulecore.factory import LateEventWriter, RulesFactory
 from rulecore.lists.routing import DATA_KEYS
 from rulecore.settings import DispatchSettings, GroupSettings, StateBudgets
@@ -89,6 +92,7 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
         limits=settings.limits,
         rebuild=partial(_build, settings, in_files),
         data_keys=DATA_KEYS,
+        merges={DECISION_PARTS: merge_decisions},
     )
     return add_deduplication(app, LateEventWriter(streams))
 

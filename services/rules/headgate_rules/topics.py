@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from headgate_rules.settings import RulesSettings
 from streamcore.service.config.faults import DocumentFault
 from streamcore.service.config.sinks import named_lanes
-from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, table_lane
+from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, DECISIONS, LATE, SHADOW, STATUS, table_lane
 
-LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
+LANES = (ALERTS, SHADOW, DECISIONS, STATUS, LATE, DEAD_LETTERS)
 #: The lanes that sinks take as rows, by the lane that has them as records.
 ROW_LANES = {lane: table_lane(lane) for lane in (ALERTS, SHADOW)}
 

@@ -19,6 +19,7 @@ import pytest
 from headgate.main import run
 from headgate.rules.bundle import load_streams
 from headgate.rules.publish import AppTopics
+from rulecore.alerts.decisions import DECISION_PARTS, merge_decisions
 from rulecore.factory import RulesFactory
 from rulecore.streams import RuleStream
 from streamcore.app import CONTROL, App, Source
@@ -28,11 +29,11 @@ from streamcore.kafka.control_topic import ControlLog, control_topic
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
-from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
+from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, DECISIONS, LATE, SHADOW, STATUS, Record
 
 #: The time of the first event, 2026-01-05 08:00 UTC.
 START = 1_767_600_000_000
-_LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
+_LANES = (ALERTS, SHADOW, DECISIONS, STATUS, LATE, DEAD_LETTERS)
 #: An event of the stream ``shop``, or a record that is none.
 Event = Mapping[str, object] | bytes
 
@@ -111,7 +112,8 @@ def _run_cuts(
 ) -> list[Record]:
     schema = load_streams()["shop"]
     kernel = RulesFactory((RuleStream(schema, topic),))
-    app = InProcessApp(App(name, (Source(schema, topic),), f"{name}.control", {}, (kernel,), shards=2))
+    merges = {DECISION_PARTS: merge_decisions}
+    app = InProcessApp(App(name, (Source(schema, topic),), f"{name}.control", {}, (kernel,), shards=2, merges=merges))
     records = [RawRecord(0, r.partition, r.offset, r.value, r.key) for r in read_topic(kafka, topic)]
     cuts = [control, [], []] if late else [control, []]
     for record in records:

@@ -13,7 +13,7 @@ from streamcore.kafka.readers import Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.oracles.rule_alerts import Alert
 
-LANES = ("alerts", "shadow", "status", "late", "deadletters")
+LANES = ("alerts", "shadow", "decisions", "status", "late", "deadletters")
 _READ_MS = 120_000
 _EMPTY_RUN = 50
 """The number of batches without output after which there is a marker."""

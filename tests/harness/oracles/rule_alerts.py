@@ -98,8 +98,10 @@ def total(amounts: Iterable[Decimal | None]) -> Decimal | None:
 
 
 def rows(alerts: Iterable[Alert]) -> list[str]:
-    """Return alerts as sorted lines, without what depends on how the input was cut: the epoch of the rule set."""
-    return sorted(json.dumps({k: v for k, v in a.items() if k != "rules_epoch"}, sort_keys=True) for a in alerts)
+    """Return alerts as sorted lines, without what depends on how the input was cut: the epoch of the rule set, and the
+    decision, whose id has the version of its policy."""
+    cut = ("rules_epoch", "decision_id")
+    return sorted(json.dumps({k: v for k, v in a.items() if k not in cut}, sort_keys=True) for a in alerts)
 
 
 def _identity(parts: Sequence[object]) -> str:

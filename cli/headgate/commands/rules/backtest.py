@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--compare", default=None, help="live, none, or a file or folder with other versions of the rules.")
 @click.option("--disorder", default="10s", show_default=True, help="Allowed disorder of event times, as in the app.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Read at most about this many events.")
+@click.option("--sum", "summed", metavar="COLUMN", default=None, help="Add up this column by outcome of the decisions.")
 @click.option(
     "--alerts", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the alerts to this file."
 )
@@ -56,6 +57,7 @@ def backtest(
     compare: str | None,
     disorder: str,
     limit: int | None,
+    summed: str | None,
     alerts: Path | None,
     login: KafkaLogin,
     app: str,
@@ -72,12 +74,17 @@ def backtest(
     The times of a range are the broker's timestamps of the records. Windows that are open when the events end do not
     fire. Rules of every mode are evaluated. Records that are not valid events are counted and do not stop the run.
 
+    With a decision policy of the stream among PATHS, the events are counted by outcome; if the other versions have one,
+    too, by both outcomes: how many would move from allow to block. A file for --compare with a policy alone compares it
+    on the same rules. Rules count that are live or canary.
+
     \b
     headgate rules backtest rules/shop --from 24h
     headgate rules backtest new.yaml --from 2026-12-01T00:00:00Z --to 2026-12-02T00:00:00Z --app shop
     headgate rules backtest new.yaml --parquet lake/december --stream shop --compare rules/shop
     headgate rules backtest both.yaml --from 24h --topic logins=auth.logins --topic payments=pay.done
     headgate rules backtest new.yaml --parquet events.parquet --alerts alerts.jsonl -o json
+    headgate rules backtest rules/shop new-policy.yaml --from 24h --compare policy.yaml --sum amount
     """
     from headgate.backtest.render import as_json, as_text
     from headgate.backtest.run import BacktestRequest, run
@@ -107,6 +114,7 @@ def backtest(
         app,
         now_ms,
         formats,
+        summed,
     )
     with _alert_writer(alerts) as sink:
         result = run(request, progress, sink)

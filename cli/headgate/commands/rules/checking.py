@@ -41,10 +41,12 @@ def _samples(_context: click.Context, _parameter: click.Parameter, values: Seque
 def check(
     paths: Sequence[Path], streams: Path | None, lists: Path | None, samples: Mapping[str, Path], output: Output
 ) -> int:
-    """Check rules for errors, estimate their cost and warn of keys whose state only grows. Needs no cluster."""
+    """Check rules and decision policies for errors, estimate the cost of rules, and warn of keys whose state only grows
+    and of rules that take no part in the policy of their stream. Needs no cluster."""
     bundle = read(paths, streams, lists, samples)
     data: Json = {
         "rules": len(bundle.rules),
+        "policies": [policy.name for policy in bundle.policies],
         "problems": [problem_json(p) for p in bundle.problems],
         "warnings": [problem_json(w) for w in bundle.warnings],
         "costs": [_cost_json(c) for c in bundle.costs],
@@ -57,9 +59,9 @@ def check(
 @files_option
 @output_option
 def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
-    """Run the tests in rule files with the engine's kernel, in this process. Needs no cluster."""
-    from rulecore.testing.in_process import run_in_process
-    from rulecore.testing.rule_tests import run_tests
+    """Run the tests of rules and decision policies with the engine's kernel, in this process. Needs no cluster."""
+    from rulecore.testing.in_process import decide_in_process, run_in_process
+    from rulecore.testing.rule_tests import run_policy_tests, run_tests
 
     bundle = read(paths, streams, lists)
     records = bundle.list_records()
@@ -71,6 +73,10 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
         names = used[rule.id].union(*(used.get(other, ()) for other in (rule.score.of if rule.score else ())))
         list_records = [record for name in sorted(names) for record in records[name]]
         results += run_tests(rule, bundle.streams, partial(run_in_process, lists=list_records), rules)
+    every_list = [record for name in sorted(records) for record in records[name]]
+    for policy in bundle.policies:
+        decide = partial(decide_in_process, lists=every_list)
+        results += run_policy_tests(policy.policy, bundle.streams, decide, rules)
     untested = [rule.rule.id for rule in bundle.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {
@@ -81,7 +87,7 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
     }
     lines = [p.render() for p in bundle.problems] + [_render_failure(r) for r in failed]
     lines += [f"{name}: has no tests" for name in untested]
-    lines.append(f"{len(results)} tests of {len(bundle.rules)} rules: {len(failed)} failed")
+    lines.append(f"{len(results)} tests of {_subjects(bundle)}: {len(failed)} failed")
     emit(output, data, "\n".join(lines))
     return 1 if failed or bundle.problems else 0
 
@@ -97,8 +103,13 @@ def _check_lines(bundle: RuleBundle) -> list[str]:
 
 
 def _check_summary(bundle: RuleBundle) -> str:
-    summary = f"{len(bundle.rules)} rules are sound, {_counted(len(bundle.problems), 'problem')}"
+    summary = f"{_subjects(bundle)} are sound, {_counted(len(bundle.problems), 'problem')}"
     return f"{summary}, {_counted(len(bundle.warnings), 'warning')}" if bundle.warnings else summary
+
+
+def _subjects(bundle: RuleBundle) -> str:
+    rules, policies = f"{len(bundle.rules)} rules", len(bundle.policies)
+    return f"{rules} and {policies} decision {'policy' if policies == 1 else 'policies'}" if policies else rules
 
 
 def _counted(count: int, what: str) -> str:

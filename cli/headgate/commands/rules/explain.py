@@ -1,4 +1,4 @@
-"""``headgate rules explain``: why a rule fired, or why it did not."""
+"""``headgate rules explain``: why a rule fired or did not, and how rules became a decision."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headgate.records.formats import RecordFormats
 from headgate.rules.options import formats_option, lists_option, streams_option, target_option, topic_option
 
 
-@click.command(short_help="Explain why a rule fired, or why it did not.")
-@click.argument("target", metavar="ALERT_ID|RULE[@VERSION]")
+@click.command(short_help="Explain why a rule fired or did not, or a decision.")
+@click.argument("target", metavar="ALERT_ID|DECISION_ID|RULE[@VERSION]")
 @click.option("--event", default=None, help="The event, as topic:partition:offset.")
 @click.option(
     "--event-json",
@@ -63,7 +63,8 @@ def explain(
 
     For an alert, give its id: the command reads the version of the rule and the events, computes the alert again with
     the code of production and compares. For a rule, name an event, or a key and a time. In the tree, * marks the
-    clauses that decide the result; the other clauses cannot change it.
+    clauses that decide the result; the other clauses cannot change it. For a decision, give its id: the tree shows the
+    rules that fired at its event with their values, and how the policy made its outcome of them.
 
     \b
     headgate rules explain 5f0c2e7b9d1a4c3e8f6b7a9d0c1e2f3a
@@ -80,5 +81,11 @@ def explain(
     query = ExplainQuery(
         target, event, event_json, key, at, rules, streams, lists, topic, login, app, scan, now_ms, formats
     )
+    if query.is_alert and rules is None:
+        from headgate.explain.decision import decision_json, decision_text, find_decision
+
+        if (decided := find_decision(query)) is not None:
+            emit(output, decision_json(decided), decision_text(decided))
+            return
     result = answer(query)
     emit(output, as_json(result), as_text(result))

@@ -44,6 +44,9 @@ def response_options(command: _Command) -> _Command:
 @target_option
 @server_option
 @response_options
+@click.option(
+    "--delete-policy", "deleted", multiple=True, metavar="NAME", help="Delete this decision policy after publishing."
+)
 @click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
 @output_option
@@ -56,28 +59,32 @@ def publish(
     server: RemoteApp | None,
     wait: float,
     why: str | None,
+    deleted: Sequence[str],
     mode_text: str | None,
     output: Output,
     *,
     no_wait: bool,
 ) -> int:
-    """Check rules, publish all of them or none, and show the app's responses.
+    """Check rules and decision policies, publish all of them or none, and show the app's responses.
 
     Each rule takes effect on its own; use release for changes that belong together. Exit code 1 when this command or
     the app rejects a rule, or when a response does not come in time.
     """
-    from headgate.rules.publish import note_for_user, rule_change
+    from headgate.rules.publish import delete_policy, note_for_user, policy_change, rule_change
     from headgate.rules.publish import publish as send
 
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
+    if server is not None and (bundle.policies or deleted):
+        raise InputError("publish: a console publishes rules alone; publish decision policies without --server")
     rules = [in_mode(rule.rule, mode_text) for rule in bundle.rules]
     if server is not None:
         answered = [server.publish(rule, why, 0 if no_wait else round(wait * 1000)) for rule in rules]
         return show_published(answered, app, wait, output, waited=not no_wait)
     kafka, topics = running_app(login, app)
-    changes = [rule_change(rule) for rule in rules]
+    changes = [*map(rule_change, rules), *(policy_change(one.policy) for one in bundle.policies)]
+    changes += map(delete_policy, deleted)
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)
 
@@ -106,10 +113,13 @@ def release(
     """Publish rules as one release NAME: all of them take effect in the same cut, or none does.
 
     A large release is sent in parts that the app prepares first; it takes effect when the release itself arrives.
+    Decision policies in PATHS are left out: they have records of their own.
     """
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
+    for policy in bundle.policies:
+        click.echo(f"left out: decision policy {policy.name}; publish it with headgate rules publish", err=True)
     rules = [r.rule for r in bundle.rules]
     if server is not None:
         done = server.release(name, rules, deleted, why, round(wait * 1000))

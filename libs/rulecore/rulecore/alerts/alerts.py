@@ -26,12 +26,27 @@ from streamcore.wire.lanes import Record
 class AlertContext:
     """The lane of an alert, the epoch of the rule set, and the number of firings suppressed before the alert.
 
-    ``suppressed`` is None for a rule without ``suppress``.
+    ``suppressed`` is None for a rule without ``suppress``. ``decision``: the id of the decision about the event at
+    which the rule fired; None without a policy.
     """
 
     lane: str
     epoch: int
     suppressed: int | None = None
+    decision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert: its id, its lane and the fields of its JSON object."""
+
+    alert_id: str
+    lane: str
+    document: Mapping[str, object]
+
+    def record(self) -> Record:
+        """Return the record of the alert."""
+        return Record(self.lane, self.alert_id.encode(), orjson.dumps(self.document, default=write_decimal))
 
 
 def event_alert(
@@ -41,7 +56,7 @@ def event_alert(
     origin: Origin,
     context: AlertContext,
     fields: Sequence[Field],
-) -> Record:
+) -> Alert:
     """Build the alert of an event rule. ``event``: physical values by column. ``fields``: those that events of its
     stream have."""
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
@@ -59,10 +74,10 @@ def event_alert(
     }
     if rule.rule.then.event:
         body["event"] = {field.name: lang.to_logical(event[field.name], field.type) for field in fields}
-    return _record(rule, identity, body, context)
+    return _alert(rule, identity, body, context)
 
 
-def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | None, context: AlertContext) -> Record:
+def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | None, context: AlertContext) -> Alert:
     """Build the alert of a firing. ``origin``: the event at which the rule fired, None if it fired at a watermark."""
     rule = firing.rule
     key = _key(firing.key, schema, rule.group_by)
@@ -73,7 +88,7 @@ def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | No
         "window": {"start_ms": firing.start_ms, "end_ms": firing.end_ms},
         "timing": firing.timing.value,
         "event_time_ms": firing.time_ms,
-        "values": {f.text: _plain(firing.values[f.column], f.type) for f in rule.alert_fields},
+        "values": {f.text: to_json_value(firing.values[f.column], f.type) for f in rule.alert_fields},
         "source": None if origin is None else origin.place,
         "incomplete": firing.incomplete,
         "message": _message(rule, {**firing.key, **firing.values}),
@@ -83,19 +98,21 @@ def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | No
         steps = [{"step": step} for step in firing.steps] or [{}] * len(firing.events)
         places = [{**event.place, "event_time_ms": event.event_ms} for event in firing.events]
         body["events"] = [step | place for step, place in zip(steps, places, strict=True)]
-    return _record(rule, identity, body, context)
+    return _alert(rule, identity, body, context)
 
 
-def _record(rule: CompiledRule, identity: list[object], body: dict[str, object], context: AlertContext) -> Record:
-    """Return the record of an alert. ``identity``: the values that the alert id is a hash of."""
+def _alert(rule: CompiledRule, identity: list[object], body: dict[str, object], context: AlertContext) -> Alert:
+    """Return an alert. ``identity``: the values that the alert id is a hash of."""
     alert_id = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
     if context.suppressed is not None:
         body["suppressed"] = context.suppressed
-    document = {"alert_id": alert_id, **_rule_fields(rule.digest, rule), **body}
-    return Record(context.lane, alert_id.encode(), orjson.dumps(document, default=_write_decimal))
+    if context.decision is not None:
+        body["decision_id"] = context.decision
+    return Alert(alert_id, context.lane, {"alert_id": alert_id, **_rule_fields(rule.digest, rule), **body})
 
 
-def _write_decimal(value: object) -> str:
+def write_decimal(value: object) -> str:
+    """Return the text of a decimal inside of a JSON document, for ``orjson``."""
     assert isinstance(value, Decimal)
     return format(value, "f")
 
@@ -128,7 +145,7 @@ def _message(rule: CompiledRule, physical: Mapping[str, Value]) -> str:
 
 
 def _key(row: Mapping[str, Value], schema: StreamSchema, names: tuple[str, ...]) -> dict[str, object]:
-    return {name: _plain(row[name], kind) for name, kind in _select_fields(schema, names)}
+    return {name: to_json_value(row[name], kind) for name, kind in _select_fields(schema, names)}
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -136,7 +153,7 @@ def _select_fields(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[
     return tuple((f.name, f.type) for name in names if (f := schema.get(name)) is not None)
 
 
-def _plain(value: Value, kind: Type) -> object:
+def to_json_value(value: Value, kind: Type) -> object:
     """Return the JSON value of a physical value; a decimal is text with all its digits."""
     logical: object = lang.to_logical(value, kind)
     return format(logical, "f") if isinstance(logical, Decimal) else logical

@@ -6,6 +6,7 @@ evaluated nor the format of an alert.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,15 +49,21 @@ class FiredRule:
     end_ms: int
 
 
+class AlertDelivery(enum.StrEnum):
+    """Whether a firing's alert is sent, or why not: suppressed, or the rule has ``alert: false``."""
+
+    SENT = "sent"
+    SUPPRESSED = "suppressed"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
-class DispatchDecision:
-    """The lane of the alert, None for no alert. ``suppressed``: see ``AlertContext``."""
+class DispatchedFiring:
+    """The lane of a firing, whether its alert is sent there, and ``suppressed`` (see ``AlertContext``)."""
 
-    lane: str | None
+    lane: str
+    delivery: AlertDelivery
     suppressed: int | None = None
-
-
-_NO_ALERT: Final = DispatchDecision(None)
 
 
 class AlertDispatcher:
@@ -86,20 +93,21 @@ class AlertDispatcher:
         self.suppression.on_state_loaded()
         self.comparison.on_state_loaded()
 
-    def dispatch(self, fired: FiredRule, rules: RuleSet) -> DispatchDecision:
-        """Return the lane of a firing's alert, and update suppression and the comparison of versions on trial."""
+    def dispatch(self, fired: FiredRule, rules: RuleSet) -> DispatchedFiring:
+        """Return the lane of a firing and whether its alert is sent; update suppression and the comparison of versions
+        on trial."""
         rule = fired.rule.rule
         lane = alert_lane(fired.rule, fired.key, rules)
         self._compare(fired, rules)
         if not rule.then.alert:
-            return _NO_ALERT
+            return DispatchedFiring(lane, AlertDelivery.NONE)
         if rule.suppress is None:
-            return DispatchDecision(lane)
+            return DispatchedFiring(lane, AlertDelivery.SENT)
         before = self.suppression.passes(fired.rule, fired.by, fired.time_ms)
         if before is None:
             self.count(f"{SUPPRESSED}.{rule.id}")
-            return _NO_ALERT
-        return DispatchDecision(lane, before)
+            return DispatchedFiring(lane, AlertDelivery.SUPPRESSED)
+        return DispatchedFiring(lane, AlertDelivery.SENT, before)
 
     def _compare(self, fired: FiredRule, rules: RuleSet) -> None:
         """Record the firing for the comparison, if a candidate is on trial beside a live version."""

@@ -18,9 +18,11 @@ import polars as pl
 
 from rulecore.backtest.compare import VersionDiff, VersionDiffResult, reindex_rules
 from rulecore.backtest.counts import RuleCounts
+from rulecore.backtest.decisions import DecisionCounter, DecisionCounts
 from rulecore.backtest.run import AlertCallback, BacktestRun
 from rulecore.compile.overrides import as_live
 from rulecore.compile.rule import CompiledRule
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.lists.store import ListStore
 from rulecore.streams import RuleInput
 from streamcore.operators.deduplication.events import for_stream
@@ -44,10 +46,11 @@ class EventBatch:
 @dataclass(frozen=True, slots=True)
 class BacktestSide:
     """The rules of one side of a back-test. ``signal_rules``: further rules, whose alerts the score rules of
-    ``rules`` add up. They are not reported."""
+    ``rules`` add up. They are not reported. ``policy``: what decides about the events, by ``rules``."""
 
     rules: tuple[CompiledRule, ...]
     signal_rules: tuple[CompiledRule, ...] = ()
+    policy: DecisionPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class BacktestReport:
     ``events``: events processed, ``late`` of them behind the watermark; ``duplicates`` of them are not used, as the
     stream declares. ``dead_letters``: records that were no events,
     by reason. ``first_ms`` and ``last_ms``: the earliest and the latest event time, in epoch milliseconds.
+    ``decisions``: None without a policy.
     """
 
     events: int
@@ -68,6 +72,7 @@ class BacktestReport:
     live: Mapping[str, RuleCounts]
     compared: Mapping[str, VersionDiffResult]
     duplicates: int = 0
+    decisions: DecisionCounts | None = None
 
 
 class Backtest:
@@ -83,21 +88,36 @@ class Backtest:
         max_out_of_orderness_ms: int = 10_000,
         partitions: Collection[int] = (),
         on_alert: AlertCallback | None = None,
+        summed: str | None = None,
     ) -> None:
         """Create the runs of both sides.
 
         ``source``: the input of the rules. ``live``: the rules to compare with, None for no comparison. ``lists``: the
         lists that the rules use. ``partitions``: source partitions with events in the range; the watermark waits for
         each. ``on_alert``: called with each alert of those rules of ``new`` that have ``then.alert``.
+        ``summed``: the column that is added up for each move between outcomes; ``RuleSetError`` if it is no number.
         """
         compare = live is not None
+        self._decisions = (
+            None
+            if new.policy is None
+            else DecisionCounter(source, new.policy, None if live is None else live.policy, summed)
+        )
         self._new = BacktestRun(
-            source, new.rules, new.signal_rules, lists=lists, match_identities=compare, on_alert=on_alert
+            source,
+            new.rules,
+            new.signal_rules,
+            lists=lists,
+            match_identities=compare,
+            on_alert=on_alert,
+            policy=new.policy,
         )
         self._live = (
             None
             if live is None
-            else BacktestRun(source, live.rules, live.signal_rules, lists=lists, match_identities=compare)
+            else BacktestRun(
+                source, live.rules, live.signal_rules, lists=lists, match_identities=compare, policy=live.policy
+            )
         )
         self._comparison = VersionDiff(_all_ids(new, live)) if live is not None else None
         self._max_out_of_orderness_ms = max_out_of_orderness_ms
@@ -137,6 +157,8 @@ class Backtest:
         if self._live is not None and self._comparison is not None:
             live_hits = self._live.step(events, *times)
             self._comparison.add(self._reindex_hits(self._new, new_hits), self._reindex_hits(self._live, live_hits))
+        if self._decisions is not None and (decided := self._new.decided()) is not None:
+            self._decisions.add(events, decided, None if self._live is None else self._live.decided())
 
     def _without_duplicates(self, stream: str, events: pl.DataFrame, watermark_ms: int) -> pl.DataFrame:
         """Return the events that rules see: those that the deduplication of the stream, if it has one, lets pass."""
@@ -184,6 +206,7 @@ class Backtest:
             live=self._live.counts() if self._live is not None else {},
             compared=self._comparison.results() if self._comparison is not None else {},
             duplicates=self._duplicates,
+            decisions=None if self._decisions is None else self._decisions.counts(),
         )
 
 

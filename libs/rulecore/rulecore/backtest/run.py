@@ -16,9 +16,13 @@ import numpy.typing as npt
 import orjson
 import polars as pl
 
+from rulecore.alerts.decisions import DECISION_PARTS
 from rulecore.backtest.counts import HITS, RuleCounter, RuleCounts, empty_hits
+from rulecore.backtest.decisions import Decided, counts_in_decisions, decide_parts
 from rulecore.compile.overrides import as_live
 from rulecore.compile.rule import CompiledRule
+from rulecore.documents.control_keys import DECISION_POLICY_KEY
+from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
 from rulecore.documents.rule import RuleKind, canonical_json
 from rulecore.documents.status import Subject
 from rulecore.errors import RuleSetError
@@ -58,6 +62,7 @@ class BacktestRun:
         lists: ListStore | None = None,
         match_identities: bool = False,
         on_alert: AlertCallback | None = None,
+        policy: DecisionPolicy | None = None,
     ) -> None:
         """Create the matcher and the kernel.
 
@@ -65,7 +70,7 @@ class BacktestRun:
         score rules of ``rules`` add up; their hits are neither counted nor returned. ``lists``: the lists that the
         rules use. ``match_identities``: whether the hits of the matcher have identities, which only a comparison
         needs. ``on_alert``: called with each alert of those of ``rules`` with ``then.alert``; it makes the kernel
-        evaluate all rules.
+        evaluate all rules, as ``policy`` does, the decision policy of the streams.
         """
         self.source, self.schema = source, source.schema
         self.rules = tuple(rules)
@@ -76,7 +81,8 @@ class BacktestRun:
         self._failure_reasons: dict[str, str] = {}
         signal_rule_ids = _signal_rule_ids([*rules, *signal_rules])
         plain_event_rules = [r for r in self.rules if r.kind is RuleKind.EVENT and r.rule.suppress is None]
-        matcher_rules = [r for r in plain_event_rules if on_alert is None and r.rule.id not in signal_rule_ids]
+        in_kernel = on_alert is not None or policy is not None
+        matcher_rules = [r for r in plain_event_rules if not in_kernel and r.rule.id not in signal_rule_ids]
         matcher_rule_ids = {r.rule.id for r in matcher_rules}
         self._matcher = EventMatcher(matcher_rules)
         # By the matcher's rule number: the index in ``rules``.
@@ -88,6 +94,9 @@ class BacktestRun:
         factory = RulesFactory(source.streams, max_rules=max(1, len(self._unpublished)), budgets=_BUDGETS)
         self._kernel = RulesKernel(factory) if self._unpublished else None
         self._latest_event_ms: int | None = None
+        self._policy = policy
+        self._counting = {r.rule.id for r in self.rules if counts_in_decisions(r.rule.status)}
+        self._parts: Sequence[pl.DataFrame] = ()
 
     def step(
         self, frames: Mapping[str, pl.DataFrame], clock_ms: int, watermark_ms: int, next_watermark_ms: int
@@ -104,6 +113,12 @@ class BacktestRun:
             hits = pl.concat([hits, self._read_records(records)])
         self._counter.add(hits)
         return hits
+
+    def decided(self) -> Decided | None:
+        """Return what the policy has decided in the last cut; None without a policy."""
+        if self._policy is None:
+            return None
+        return decide_parts(self._policy, self._parts, self.source, self._counting)
 
     # --- event rules in the matcher -----------------------------------------------------------------------------
 
@@ -156,6 +171,8 @@ class BacktestRun:
         published = [(rule.id, canonical_json(rule)) for rule in self._unpublished]
         if published:
             published = [*control_records(self._lists), *published]
+            if self._policy is not None:
+                published.append((DECISION_POLICY_KEY + self._policy.decision_policy, encode_policy(self._policy)))
         control = [ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(published)]
         self._unpublished = []
         # In the first cut the time of the first event: windows that began before it are incomplete.
@@ -177,6 +194,7 @@ class BacktestRun:
         self._latest_event_ms = max([latest_event_ms, *(int(t.max()) for t in times)])  # type: ignore[arg-type]
         for table in kernel.tables().values():
             table.changes()  # a back-test stores no state, and a table keeps its changes until they are taken
+        self._parts = [rows.rows for rows in output.lanes if rows.lane == DECISION_PARTS]
         return output.records
 
     def _read_records(self, records: Sequence[Record]) -> pl.DataFrame:
@@ -226,8 +244,8 @@ class BacktestRun:
 
     def _handle_status(self, status: Mapping[str, object]) -> None:
         """Note the rule as failed if it is in quarantine; raise ``RuleSetError`` if the kernel rejected it."""
-        if status["status"] == "rejected" and status["subject"] == Subject.RULE:
-            raise RuleSetError(f"rule {status['rule']} was rejected: {status['reason']}")
+        if status["status"] == "rejected" and status["subject"] in (Subject.RULE, Subject.DECISION_POLICY):
+            raise RuleSetError(f"{status['subject']} {status['rule']} was rejected: {status['reason']}")
         if status["status"] == "quarantined":
             self._failure_reasons[str(status["rule"])] = str(status["reason"])
 

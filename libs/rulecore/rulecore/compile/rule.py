@@ -67,6 +67,8 @@ class RuleLimits:
     staged_bytes: int = 64 * 1024 * 1024
     #: Most matches of one rule in one cut and shard.
     matches: int = 100_000
+    #: Most decision policies of the rule set.
+    decision_policies: int = 100
     #: Limits of an expression.
     expression: lang.ExpressionLimits = field(default_factory=lang.ExpressionLimits)
 

@@ -16,6 +16,7 @@ BACKFILL_KEY: Final = "backfill/"
 QUARANTINE_KEY: Final = "quarantine/"
 LIST_KEY: Final = "list/"
 LIST_PART_KEY: Final = "part/"
+DECISION_POLICY_KEY: Final = "decision-policy/"
 SIGNER_KEY: Final = "signer/"
 POLICY_KEY: Final = "policy/"
 PROPOSAL_KEY: Final = "proposal/"
@@ -28,6 +29,7 @@ _SUBJECTS: Final = {
     QUARANTINE_KEY: Subject.RULE,
     LIST_KEY: Subject.LIST,
     LIST_PART_KEY: Subject.PART,
+    DECISION_POLICY_KEY: Subject.DECISION_POLICY,
     SIGNER_KEY: Subject.SIGNER,
     POLICY_KEY: Subject.POLICY,
     PROPOSAL_KEY: Subject.PROPOSAL,

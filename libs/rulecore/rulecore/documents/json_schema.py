@@ -1,7 +1,8 @@
-"""The JSON Schema (draft 2020-12) of a rule document, for completion and checks in editors.
+"""The JSON Schema (draft 2020-12) of rules and decision policies, for completion and checks in editors.
 
-Promises: every rule that the loader accepts is valid. The schema expresses the conditions between entries of each kind
-of rule; it cannot express comparisons of two values, such as a step's ``within`` that exceeds the sequence's.
+Promises: every document that the loader accepts is valid. That of a rule expresses the conditions between entries of
+each kind of rule; a schema cannot express comparisons of two values, such as a step's ``within`` that exceeds the
+sequence's.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.rule import Rule
 from rulecore.documents.rule_kinds import MAX_SIGNALS, StepContiguity
 
@@ -29,6 +31,12 @@ def rule_json_schema() -> Mapping[str, Any]:
     schema: _Schema = {"$schema": DRAFT, **Rule.model_json_schema(mode="validation"), "title": "Headgate rule"}
     _adapt_definitions(schema["$defs"])
     return {**schema, "allOf": [_kind_conditions(), *_common_conditions()]}
+
+
+def policy_json_schema() -> Mapping[str, Any]:
+    """Return the JSON Schema of a decision policy's document, for editors."""
+    schema: _Schema = DecisionPolicy.model_json_schema(mode="validation")
+    return {"$schema": DRAFT, **schema, "title": "Headgate decision policy"}
 
 
 def _adapt_definitions(definitions: _Schema) -> None:

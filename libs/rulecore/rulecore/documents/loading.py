@@ -1,8 +1,9 @@
-"""Reads rules from YAML, which people write, and from JSON, which the control topic carries.
+"""Reads rules and decision policies from YAML, which people write, and from JSON, which the control topic carries.
 
-Promises: a YAML document becomes either a ``Rule`` or at least one ``Problem`` with file, line and column; a JSON
-record becomes a ``Rule`` or raises ``DocumentError``; nothing else is raised. An entry that is written twice is
-rejected, and so are control characters and characters that reverse the direction of text (``rulecore.printable``).
+Promises: a YAML document becomes either a ``Rule``, a ``DecisionPolicy`` or at least one ``Problem`` with file, line
+and column; a JSON record becomes a ``Rule`` or a ``DecisionPolicy`` or raises ``DocumentError``; nothing else is
+raised. An entry that is written twice is rejected, and so are control characters and characters that reverse the
+direction of text (``rulecore.printable``).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 from pydantic import ValidationError
 
 from rulecore.documents.base import DocumentModel
+from rulecore.documents.decision_policy import DECISION_POLICY, DecisionPolicy
 from rulecore.documents.rule import Rule
 from rulecore.documents.scalars import abbreviate
 from rulecore.documents.yaml_files import read_file, yaml_files
@@ -44,32 +47,62 @@ class LoadedRule:
     problems: tuple[Problem, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """A document and its decision policy; ``policy`` is None exactly when there are problems."""
+
+    document: YamlDocument
+    policy: DecisionPolicy | None
+    problems: tuple[Problem, ...] = ()
+
+
 def load_text(
     text: str, file: str = "<text>", limits: LoadLimits | None = None
 ) -> tuple[list[LoadedRule], list[Problem]]:
     """Return the rules of a text, and the problems that belong to no document. ``file``: its name in problems."""
     documents, problems = read_yaml(text, file, limits)
-    return [_load(d) for d in documents if d.value is not None], problems
+    return [_load(d) for d in documents if d.value is not None and not _is_policy(d)], problems
 
 
 def load_path(
     path: Path, limits: LoadLimits | None = None, naming: Collection[str] | None = None
 ) -> tuple[list[LoadedRule], list[Problem]]:
     """Return the rules of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths.
+    Decision policies among them are left out.
 
     ``naming``: if given, only rules of files whose text contains one of these texts are returned.
     """
+    found, problems = _read_path(path, limits, naming)
+    return [_load(document) for document in found if not _is_policy(document)], problems
+
+
+def load_policies(path: Path, limits: LoadLimits | None = None) -> list[LoadedPolicy]:
+    """Return the decision policies of a file, or of all YAML files below a directory, in order of their paths. What
+    cannot be read is a problem of ``load_path``."""
+    return [
+        _load_policy(document) for document in _read_path(path, limits, {DECISION_POLICY})[0] if _is_policy(document)
+    ]
+
+
+def _is_policy(document: YamlDocument) -> bool:
+    return isinstance(document.value, dict) and DECISION_POLICY in document.value
+
+
+def _read_path(
+    path: Path, limits: LoadLimits | None, naming: Collection[str] | None
+) -> tuple[list[YamlDocument], list[Problem]]:
+    """Return the documents of the files of a path, and the problems that belong to no document."""
     limits = limits or LoadLimits()
-    loaded: list[LoadedRule] = []
+    found: list[YamlDocument] = []
     problems: list[Problem] = []
     files = yaml_files(path)
     if len(files) > limits.files:
         return [], [Problem(str(path), SourceLocation(1, 1), "", f"more than {limits.files} files")]
     for file in files:
         documents, faults = read_file(file, limits, naming)
-        loaded += map(_load, documents)
+        found += documents
         problems += faults
-    return loaded, problems
+    return found, problems
 
 
 def _load(document: YamlDocument) -> LoadedRule:
@@ -83,27 +116,54 @@ def _load(document: YamlDocument) -> LoadedRule:
     except (ValidationError, RecursionError) as error:
         rule = None
         faults = _list_faults(error, Rule) if isinstance(error, ValidationError) else [((), "nested too deep")]
+    problems = _locate(document, faults, rule_id)
+    return LoadedRule(document, None if problems else rule, problems)
+
+
+def _load_policy(document: YamlDocument) -> LoadedPolicy:
+    assert isinstance(document.value, dict), "it has an entry"
+    name = document.value[DECISION_POLICY]
+    policy: DecisionPolicy | None = None
+    try:
+        policy = DecisionPolicy.model_validate(document.value)
+        faults = list(_find_unreadable(policy))
+    except ValidationError as error:
+        faults = _list_faults(error, DecisionPolicy)
+    except RecursionError:
+        faults = [((), "nested too deep")]
+    problems = _locate(document, faults, name if isinstance(name, str) else None)
+    return LoadedPolicy(document, None if problems else policy, problems)
+
+
+def _locate(document: YamlDocument, faults: Sequence[tuple[PathKey, str]], name: str | None) -> tuple[Problem, ...]:
+    """Return the faults of a document as problems with their places, each once."""
     places = [
         (document.place(path), dotted_path(document.known_prefix(path)), _with_entry_name(path, document, m))
         for path, m in faults
     ]
-    problems = [Problem(document.file, *found, rule_id) for found in places]
-    return LoadedRule(document, None if problems else rule, tuple(dict.fromkeys(problems)))
+    return tuple(dict.fromkeys(Problem(document.file, *found, name) for found in places))
 
 
-def _find_unreadable(rule: Rule) -> Iterator[tuple[PathKey, str]]:
+def _find_unreadable(document: Rule | DecisionPolicy) -> Iterator[tuple[PathKey, str]]:
     """Yield path and message of each text with an ``UNREADABLE`` character. The parser checks expressions itself."""
-    texts: list[tuple[PathKey, str]] = [
-        (("owner",), rule.owner),
-        (("description",), rule.description),
+    for path, text in _texts(document):
+        if found := UNREADABLE.search(text):
+            yield path, f"character U+{ord(found[0]):04X} is not accepted; remove it"
+
+
+def _texts(document: Rule | DecisionPolicy) -> list[tuple[PathKey, str]]:
+    """Return the texts of a document that are no names and no expressions, with their paths."""
+    texts: list[tuple[PathKey, str]] = [(("owner",), document.owner), (("description",), document.description)]
+    texts += [(("tests", number, "name"), test.name) for number, test in enumerate(document.tests)]
+    if isinstance(document, DecisionPolicy):
+        return texts
+    rule = document
+    return [
+        *texts,
         *((("tags", number), tag) for number, tag in enumerate(rule.tags)),
         (("then", "outcome"), rule.then.outcome),
         (("then", "message"), rule.then.message),
-        *((("tests", number, "name"), test.name) for number, test in enumerate(rule.tests)),
     ]
-    for path, text in texts:
-        if found := UNREADABLE.search(text):
-            yield path, f"character U+{ord(found[0]):04X} is not accepted; remove it"
 
 
 def _with_entry_name(path: PathKey, document: YamlDocument, message: str) -> str:
@@ -131,7 +191,7 @@ def _list_faults(error: ValidationError, model: type[DocumentModel]) -> list[tup
         message = unknown_entry(model, path) if is_unknown else simplify_message(details["type"], details["msg"])
         path = _without_tags(path)
         name, colon, rest = message.partition(": ")
-        about_entry = bool(colon) and not path and name in Rule.model_fields
+        about_entry = bool(colon) and not path and name in model.model_fields
         faults.append(((name,), rest) if about_entry else (path, message))
     return faults
 
@@ -168,6 +228,18 @@ _CONTAINER = re.compile("^(String|Tuple|List|Dictionary) should have")
 
 def decode_record(value: bytes, max_bytes: int) -> Rule:
     """Return the rule of a control record; raise a one-line ``DocumentError`` if it holds none."""
+    return _decode(value, max_bytes, Rule)
+
+
+def decode_policy(value: bytes, max_bytes: int) -> DecisionPolicy:
+    """Return the decision policy of a control record; raise a one-line ``DocumentError`` if it holds none."""
+    return _decode(value, max_bytes, DecisionPolicy)
+
+
+_Document = TypeVar("_Document", bound=DocumentModel)
+
+
+def _decode(value: bytes, max_bytes: int, model: type[_Document]) -> _Document:
     if len(value) > max_bytes:
         raise DocumentError(
             f"the record has {len(value)} bytes, at most {max_bytes} are read; move many values into a list"
@@ -175,19 +247,20 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
     try:
         parsed = orjson.loads(value)
         if not isinstance(parsed, dict):
-            raise DocumentError("a rule is a JSON object")
+            raise DocumentError(f"a {'rule' if model is Rule else 'decision policy'} is a JSON object")
         # orjson accepts a name that occurs twice; json reports all pairs
         json.loads(value, object_pairs_hook=_reject_repeated_names, parse_int=str, parse_float=str)
-        rule = Rule.model_validate(parsed)
+        document = model.model_validate(parsed)
     except ValidationError as error:
-        raise _document_error(_list_faults(error, Rule)) from error
+        raise _document_error(_list_faults(error, model)) from error
     except ValueError as error:
         raise DocumentError(f"not JSON: {one_line(error)}") from error
     except RecursionError as error:
         raise DocumentError("nested too deep") from error
-    if faults := list(_find_unreadable(rule)):
+    assert isinstance(document, Rule | DecisionPolicy), "one of the two"
+    if faults := list(_find_unreadable(document)):
         raise _document_error(faults)
-    return rule
+    return document
 
 
 def _document_error(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:

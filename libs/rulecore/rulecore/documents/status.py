@@ -26,7 +26,7 @@ class StatusKind(Code):
 
     ACCEPTED = (
         "accepted",
-        "The rule, list, release, backfill or document is valid and takes effect with this batch.",
+        "The rule, list, release, backfill, policy or document is valid and takes effect with this batch.",
         "Nothing.",
     )
     REJECTED = (
@@ -34,7 +34,11 @@ class StatusKind(Code):
         "The document is invalid, or the rule set is full. The previous version stays live.",
         "Correct what `reason` names, and publish again. `headgate rules check` finds most errors before.",
     )
-    DELETED = ("deleted", "A rule, list or part of a release is removed, or there was none to remove.", "Nothing.")
+    DELETED = (
+        "deleted",
+        "A rule, list, decision policy or part of a release is removed, or there was none to remove.",
+        "Nothing.",
+    )
     QUARANTINED = (
         "quarantined",
         "The evaluation of a version fails, or it exceeds a budget of matches or state, so the shard evaluates it no "
@@ -74,6 +78,7 @@ class Subject(enum.StrEnum):
     BACKFILL = "backfill"
     STREAM = "stream"
     DOCUMENT = "document"
+    DECISION_POLICY = "decision_policy"
     SIGNER = "signer"
     POLICY = "policy"
     PROPOSAL = "proposal"

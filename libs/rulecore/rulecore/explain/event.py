@@ -61,7 +61,7 @@ def explain_event(rule: CompiledRule, source: RuleInput, rows: Sequence[Row], qu
 
 def _alert(rule: CompiledRule, source: RuleInput, row: Row, origin: Origin) -> Mapping[str, Json]:
     context = AlertContext(ALERTS, _EPOCH, None if rule.rule.suppress is None else 0)
-    record = event_alert(rule, source.schema, row, origin, context, source.find_fields(row))
+    record = event_alert(rule, source.schema, row, origin, context, source.find_fields(row)).record()
     alert: Mapping[str, Json] = orjson.loads(record.value or b"{}")
     return alert
 

@@ -16,6 +16,7 @@ from rulecore.compile.rule import RuleLimits
 from rulecore.documents.control_keys import (
     APPROVAL_KEY,
     BACKFILL_KEY,
+    DECISION_POLICY_KEY,
     POLICY_KEY,
     PROPOSAL_KEY,
     QUARANTINE_KEY,
@@ -34,6 +35,7 @@ from rulecore.errors import RuleError, RuleSetError
 from rulecore.governance.documents import ProposalDocument
 from rulecore.governance.table import ApprovalNeed, GovernanceTable
 from rulecore.ruleset.approvals import Approvals, apply_changes, check_change, error_text
+from rulecore.ruleset.decision_policies import PolicyTable
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import find_stream
 from streamcore.kernel import ControlRecord
@@ -48,13 +50,20 @@ class RuleSetUpdate:
     versions: VersionTable
     staged: dict[str, bytes]
     governance: GovernanceTable
+    policies: PolicyTable
     backfills: list[BackfillRows] = field(default_factory=list)
     restaged: bool = False
 
     @property
     def touched(self) -> bool:
         """Return whether anything has changed that must be stored."""
-        return self.versions.touched or self.restaged or bool(self.backfills) or self.governance.touched
+        own = self.versions.touched or self.restaged or bool(self.backfills)
+        return own or self.governance.touched or self.policies.touched
+
+    @property
+    def changed(self) -> bool:
+        """Return whether the epoch is another one."""
+        return self.versions.changed or self.policies.touched
 
     @property
     def _limits(self) -> RuleLimits:
@@ -81,6 +90,8 @@ class RuleSetUpdate:
             yield self._stage_part(key.removeprefix(STAGED_KEY), value)
         elif key.startswith(RELEASE_KEY):
             yield from self._apply_release(key.removeprefix(RELEASE_KEY), value)
+        elif key.startswith(DECISION_POLICY_KEY):
+            yield self.policies.apply(key.removeprefix(DECISION_POLICY_KEY), value)
         elif key.startswith((SIGNER_KEY, POLICY_KEY, PROPOSAL_KEY, APPROVAL_KEY)):
             approvals = Approvals(self.versions, self.governance)
             statuses = approvals.apply(key, value)

@@ -46,6 +46,7 @@ class LogReplay:
         update = self.update
         update.versions.clock_ms = update.governance.clock_ms = clock_ms
         update.versions.touched = update.versions.changed = update.governance.touched = update.restaged = False
+        update.policies.touched = False
         update.backfills.clear()
 
     def _count(self) -> None:
@@ -53,7 +54,7 @@ class LogReplay:
         update = self.update
         self.changed = True
         self.governed |= update.governance.touched
-        self.epoch += update.versions.changed
+        self.epoch += update.changed
         self.revision += 1
         self.backfills = tuple(update.backfills)
         self.streams |= update.versions.streams

@@ -30,6 +30,7 @@ from rulecore.lists.list_columns import ListColumn, distinct
 from rulecore.matching.matcher import EventMatcher
 from rulecore.ruleset.apply import RuleSetUpdate
 from rulecore.ruleset.approvals import error_text
+from rulecore.ruleset.decision_policies import NO_POLICIES, STORED_POLICY, CompiledPolicies, PolicyTable
 from rulecore.ruleset.replay import LogReplay
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import stream_names
@@ -45,13 +46,15 @@ _NEVER: Final = 2**63 - 1
 class RuleSet:
     """All versions of the rules in their slots. Immutable, except for caches.
 
-    ``epoch`` counts the changes of live and candidate versions; ``revision`` counts all changes. ``stored``: the
-    canonical JSON of every version in a slot. ``rules``: the compiled versions; if a stream's schema or a limit changed
-    between two starts, a stored version may no longer compile, and is in quarantine until a new version comes.
+    ``epoch`` counts the changes of live and candidate versions and of decision policies; ``revision`` counts all
+    changes. ``stored``: the canonical JSON of every version in a slot. ``rules``: the compiled versions; if a stream's
+    schema or a limit changed between two starts, a stored version may no longer compile, and is in quarantine until a
+    new version comes.
     ``quarantined``: the reason, by ``id@version``. ``unconfirmed``: those of them of which no control record was read
     yet: other shards evaluate them. ``expired``: the ``id@version`` of versions past their ``effective`` end.
     ``staged``: the parts of releases and backfills that are not yet published, by digest. ``lists``: the types of the
     lists that rules may use. ``backfills``: the backfills of the last change. ``governance``: who has to agree.
+    ``policies``: how the rules that fire at one event become a decision.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -64,6 +67,7 @@ class RuleSet:
     expired: frozenset[str] = frozenset()
     staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     governance: Governance = field(default_factory=Governance)
+    policies: CompiledPolicies = NO_POLICIES
     rules: Mapping[VersionSlot, CompiledRule] = field(
         default_factory=lambda: MappingProxyType({}), compare=False, repr=False
     )
@@ -95,6 +99,7 @@ class RuleSet:
         header = orjson.loads(values.pop(_SET, b'{"epoch":0,"revision":0,"quarantined":{},"expired":[]}'))
         stored = {VersionSlot.parse(k.removeprefix(_RULE)): v for k, v in values.items() if k.startswith(_RULE)}
         staged = {k.removeprefix(_STAGED): v for k, v in values.items() if k.startswith(_STAGED)}
+        policies = {k.removeprefix(STORED_POLICY): v for k, v in values.items() if k.startswith(STORED_POLICY)}
         reasons: dict[str, str] = dict(header["quarantined"])
         rules: dict[VersionSlot, CompiledRule] = {}
         for position, value in stored.items():
@@ -114,6 +119,7 @@ class RuleSet:
             expired=frozenset(header["expired"]),
             staged=MappingProxyType(staged),
             governance=Governance.restore(values),
+            policies=CompiledPolicies.compile(policies, streams, limits),
             rules=MappingProxyType(rules),
             lists=MappingProxyType(dict(lists or {})),
         )
@@ -144,6 +150,8 @@ class RuleSet:
             if position.slot is not Slot.DRAFT:
                 for name in stream_names(rule.rule.on):
                     found[name] |= rule.reads
+        for name, policy in self.policies.by_stream.items():
+            found[name] |= policy.reads[name]
         return {name: frozenset(self.streams[name].names) & fields for name, fields in found.items()}
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
@@ -158,6 +166,7 @@ class RuleSet:
             header["unconfirmed"] = sorted(self.unconfirmed)
         pairs = [(f"{_RULE}{position}", value) for position, value in self.stored.items()]
         pairs += [(f"{_STAGED}{digest}", value) for digest, value in self.staged.items()]
+        pairs += [(f"{STORED_POLICY}{name}", value) for name, value in self.policies.stored.items()]
         pairs += self.governance.records()
         return (*sorted(pairs), (_SET, orjson.dumps(header, option=orjson.OPT_SORT_KEYS)))
 
@@ -184,7 +193,9 @@ class RuleSet:
         context = CompileContext.of(self.streams, self.limits, self.lists)
         versions = VersionTable.copy_from(context, clock_ms, self.stored, self.rules, self.quarantined, self.expired)
         versions.unconfirmed.update(self.unconfirmed)
-        return RuleSetUpdate(versions, dict(self.staged), GovernanceTable.copy_from(self.governance, clock_ms))
+        governance = GovernanceTable.copy_from(self.governance, clock_ms)
+        policies = PolicyTable(self.policies, self.streams, self.limits)
+        return RuleSetUpdate(versions, dict(self.staged), governance, policies)
 
     def start_replay(self) -> LogReplay:
         """Return a replay, which applies a log record by record to one copy of this set's tables."""
@@ -233,7 +244,7 @@ class RuleSet:
         """Return the set with the tables of the update."""
         return replace(
             self,
-            epoch=self.epoch + update.versions.changed,
+            epoch=self.epoch + update.changed,
             revision=self.revision + 1,
             stored=MappingProxyType(update.versions.stored),
             quarantined=MappingProxyType(update.versions.quarantined),
@@ -241,6 +252,7 @@ class RuleSet:
             expired=frozenset(update.versions.expired),
             staged=MappingProxyType(update.staged),
             governance=update.governance.state() if update.governance.touched else self.governance,
+            policies=update.policies.policies,
             rules=MappingProxyType(update.versions.rules),
             backfills=tuple(update.backfills),
             _matchers={key: m for key, m in self._matchers.items() if key[0] not in update.versions.streams},

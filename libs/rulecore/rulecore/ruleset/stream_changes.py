@@ -20,6 +20,7 @@ from rulecore.compile.cache import CompileContext, compile_version
 from rulecore.documents.rule import RuleKind
 from rulecore.documents.status import RuleStatus, answer_status
 from rulecore.errors import RuleError, RuleSetError
+from rulecore.ruleset.decision_policies import check_policy
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.streams import stream_names
 from streamcore.engine.document_changes import DocumentAnswer, DocumentChanges, DocumentPlan, find_missing_stream
@@ -49,7 +50,7 @@ def next_streams(records: Sequence[ControlRecord]) -> tuple[Sequence[ControlReco
 
 
 def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
-    """Raise ``RuleSetError``, naming the rule, if a version of a rule cannot go on with the new document of its stream.
+    """Raise ``RuleSetError``, naming the rule or policy, if one cannot go on with the new document of its stream.
 
     A rule with state must compile to what it is now: its state holds values of the types that it reads. An event rule
     must be valid.
@@ -75,6 +76,7 @@ def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
                 f"{rule} has state{why}: delete the rule, publish the document and then the rule again (headgate rules "
                 "backfill fills its windows); or add a field under another name"
             )
+    check_policy(rules.policies, new.name, {**rules.streams, new.name: new}, rules.limits)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Runs the events of a rule's tests through the kernel in this process: the runner of `headgate rules test`.
+"""Runs the events of tests through the kernel in this process: the runner of `headgate rules test`.
 
 There is one shard. The first cut has the rules and the events; the second one only advances the watermark to the end of
 time, which ends every window with data. With an absence rule, the watermark starts at the first event and ends just
@@ -17,6 +17,9 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
+from rulecore.alerts.decisions import merge_decisions
+from rulecore.documents.control_keys import DECISION_POLICY_KEY
+from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
 from rulecore.documents.rule import Rule, RuleKind, canonical_json
 from rulecore.documents.yaml_reader import Json
 from rulecore.errors import RuleError, RuleSetError
@@ -30,6 +33,8 @@ from streamcore.operators.deduplication.events import for_stream
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.timestamps import load_zone
 from streamcore.watermark import NO_WATERMARK
+from streamcore.wire.arrow_ipc import to_table
+from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
 #: A clock later than every event of a test: the decoder rejects events far ahead of the clock.
@@ -47,6 +52,31 @@ def run_in_process(
 
     ``lists``: control records of lists; entries expired by the time of the last event do not count.
     """
+    records, _ = _run(rules, streams, events, lists, ())
+    return [_object(record) for record in records if record.lane in (ALERTS, SHADOW)]
+
+
+def decide_in_process(
+    policy: DecisionPolicy,
+    rules: Sequence[Rule],
+    streams: Mapping[str, StreamSchema],
+    events: Mapping[str, Sequence[Event]],
+    lists: Sequence[tuple[str, bytes]] = (),
+) -> Sequence[Alert]:
+    """Return the decisions about the events, in their order, as JSON objects; the arguments are those of
+    ``run_in_process``."""
+    _, rows = _run(rules, streams, events, lists, (policy,))
+    return [_object(record) for lane in rows for record in merge_decisions(to_table(lane.rows))]
+
+
+def _run(
+    rules: Sequence[Rule],
+    streams: Mapping[str, StreamSchema],
+    events: Mapping[str, Sequence[Event]],
+    lists: Sequence[tuple[str, bytes]],
+    policies: Sequence[DecisionPolicy],
+) -> tuple[list[Record], Sequence[LaneRows]]:
+    """Return the records and the parts of decisions."""
     kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
     sources = {name: number * PARTITIONS_PER_TOPIC for number, name in enumerate(streams)}
     frames = {
@@ -56,15 +86,17 @@ def run_in_process(
     }
     latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
     published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
+    published += [(DECISION_POLICY_KEY + one.decision_policy, encode_policy(one)) for one in policies]
     control = [ControlRecord(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
     routed = {StreamKey(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
     begin_ms, end_ms = _watermarks(rules, frames.values())
     clock_ms = max(latest.values(), default=_CLOCK_MS)
     first = Cut(0, routed, control, clock_ms, NO_WATERMARK, begin_ms, {})
     last = Cut(0, {}, (), _CLOCK_MS, begin_ms, end_ms, latest)
-    records = [*kernel.step(first).records, *kernel.step(last).records]
+    outputs = [kernel.step(first), kernel.step(last)]
+    records = [record for output in outputs for record in output.records]
     _raise_unless_accepted(records)
-    return [_object(record) for record in records if record.lane in (ALERTS, SHADOW)]
+    return records, [rows for output in outputs for rows in output.lanes]
 
 
 def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 import orjson
 
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.rule import Rule, RuleMode, RuleTest
 from rulecore.documents.scalars import FieldValue, parse_duration_ms
 from rulecore.documents.slots import EVALUATED
@@ -57,6 +58,8 @@ ALERT_FIELDS: Final = frozenset(
 #: The fields of an alert that nobody expected which are shown.
 _SHOWN: Final = ("rule", "severity", "key", "window", "timing", "values", "message")
 
+_SHOWN_OF_DECISIONS: Final = ("outcome", "score", "band", "cause", "key", "rules", "shadow")
+
 Event = Mapping[str, FieldValue]
 Alert = Mapping[str, Json]
 Expected = Mapping[str, FieldValue]
@@ -74,9 +77,21 @@ class RuleRunner(Protocol):
     ) -> Sequence[Alert]: ...
 
 
+class PolicyRunner(Protocol):
+    """Runs rules and a decision policy on events, as ``RuleRunner`` does, and returns the decisions."""
+
+    def __call__(
+        self,
+        policy: DecisionPolicy,
+        rules: Sequence[Rule],
+        streams: Mapping[str, StreamSchema],
+        events: Mapping[str, Sequence[Event]],
+    ) -> Sequence[Alert]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The result of one test of a rule. ``diff``: lines that show the differences, empty if the test passed.
+    """The result of one test of a rule or policy. ``diff``: lines that show the differences, empty if the test passed.
     ``alerts``: those that the rule has raised."""
 
     __test__ = False  # pytest: not a class of tests
@@ -116,10 +131,51 @@ def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSche
     return TestResult(rule.id, test.name, compare(test.expect, alerts), tuple(alerts))
 
 
+def run_policy_tests(
+    policy: DecisionPolicy, streams: Mapping[str, StreamSchema], runner: PolicyRunner, rules: Sequence[Rule]
+) -> tuple[TestResult, ...]:
+    """Run all tests of a decision policy, each separately, with those of the rules that read its streams. An error is a
+    failed test and is not raised.
+
+    A decision is compared as an alert is. ``rules`` and ``shadow`` of it are lists of the rules' ids.
+    """
+    names = {*stream_names(policy.on)}
+    reading = [rule for rule in rules if rule.status in EVALUATED and names & {*stream_names(rule.on)}]
+    return tuple(_run_policy(policy, test, streams, runner, reading) for test in policy.tests)
+
+
+def _run_policy(
+    policy: DecisionPolicy,
+    test: RuleTest,
+    streams: Mapping[str, StreamSchema],
+    runner: PolicyRunner,
+    rules: Sequence[Rule],
+) -> TestResult:
+    try:
+        events = split_by_stream(policy, test.events, streams)
+        decisions = [_with_ids(one) for one in runner(policy, rules, streams, events)]
+    except Exception as error:
+        return TestResult(policy.decision_policy, test.name, (f"the run failed: {type(error).__name__}: {error}",))
+    return TestResult(
+        policy.decision_policy, test.name, compare(test.expect, decisions, _SHOWN_OF_DECISIONS), tuple(decisions)
+    )
+
+
+def _with_ids(decision: Alert) -> Alert:
+    """Return the decision with the ids of rules in place of their entries."""
+    ids: dict[str, Json] = {}
+    for name in ("rules", "shadow"):
+        entries = decision[name]
+        assert isinstance(entries, list)
+        ids[name] = [entry["rule"] for entry in entries if isinstance(entry, dict)]
+    return {**decision, **ids}
+
+
 def split_by_stream(
-    rule: Rule, events: Sequence[Event], streams: Mapping[str, StreamSchema]
+    rule: Rule | DecisionPolicy, events: Sequence[Event], streams: Mapping[str, StreamSchema]
 ) -> dict[str, list[dict[str, FieldValue]]]:
-    """Return the completed events of each stream that the rule reads. ``RuleSetError`` if one names none of them."""
+    """Return the completed events of each stream that the rule or policy reads. ``RuleSetError`` if one names none of
+    them."""
     names = stream_names(rule.on)
     if len(names) == 1:
         return {rule.on: complete(events, streams[rule.on])}

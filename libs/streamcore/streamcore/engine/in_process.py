@@ -15,6 +15,7 @@ import pyarrow as pa
 from streamcore.app import CONTROL, App
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.ingest import Ingest
+from streamcore.engine.merged_lanes import merge_records
 from streamcore.engine.projection import Projection
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShardMetrics, ShuffleBlock
@@ -96,7 +97,7 @@ class InProcessApp:
                 batches, clock, partitions, ended if task == 0 else (), self.schemas, projection
             )
         self._advance_offsets(records)
-        output = [record for output in self.run(blocks) for record in output.all_records()]
+        output = merge_records(self.app, (record for output in self.run(blocks) for record in output.all_records()))
         last = [output for output in self.outputs if output.stage + 1 == len(self.app.stages)]
         counters = sum((one.metrics for one in self.outputs), ShardMetrics()).counters
         fields = (one.fields for one in last)

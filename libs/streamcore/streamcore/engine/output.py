@@ -19,6 +19,7 @@ import pyarrow as pa
 from streamcore.app import App
 from streamcore.cuts.cut_id import CutId
 from streamcore.cuts.writer_id import WriterId
+from streamcore.engine.merged_lanes import merge_rows, read_rows
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import CommitOutcome, CommitReceipt, OutRecord, OutRecords
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
@@ -124,31 +125,41 @@ class OutputCommitter:
         return CommitResult(receipt, dict(+output.lanes), dict(output.reasons), reports)
 
     def _collect_output(self, blobs: Iterable[bytes | pa.Buffer]) -> _CutOutput:
-        """Decode the blobs into Kafka records and tables, and count them."""
+        """Decode the blobs into Kafka records and tables, merge the parts of several shards, and count all of them."""
         output = _CutOutput()
+        parts: dict[str, list[pa.Table]] = {}
         for records in (records for blob in blobs for records in group_by_lane(blob)):
-            if records.lane in self.app.tables:
+            if records.lane in self.app.merges:
+                parts.setdefault(records.lane, []).extend(read_rows(records.values))
+            elif records.lane in self.app.tables:
                 self._add_tables(output, records)
             else:
                 output.records += self._to_kafka_records(records)
                 output.lanes[records.lane] += len(records.values)
                 if records.lane == DEAD_LETTERS:
                     output.reasons.update(_codes(records))
+        for record in merge_rows(self.app, parts):
+            output.records.append(OutRecord(self._topic(record.lane), record.key, record.value, record.headers))
+            output.lanes[record.lane] += 1
         return output
 
     def _to_kafka_records(self, records: LaneRecords) -> Iterable[OutRecord | OutRecords]:
         """Address the records to the lane's topic. Only records with headers become objects, one each."""
-        topic = self.app.lanes.get(records.lane)
-        if topic is None:
-            raise ConfigError(f"app {self.app.name}: lane {records.lane} has no topic")
+        topic = self._topic(records.lane)
         if not records.headers:
             return [OutRecords(topic, records.keys, records.values)]
         return map(OutRecord, repeat(topic), records.keys, records.values, records.headers)
 
+    def _topic(self, lane: str) -> str:
+        """Return the topic of a lane."""
+        topic = self.app.lanes.get(lane)
+        if topic is None:
+            raise ConfigError(f"app {self.app.name}: lane {lane} has no topic")
+        return topic
+
     def _add_tables(self, output: _CutOutput, records: LaneRecords) -> None:
-        """Decode the rows of a lane that ends in a sink: each value is an Arrow IPC stream."""
-        for value in records.values:
-            table = pa.ipc.open_stream(pa.py_buffer(value)).read_all()
+        """Decode the rows of a lane that ends in a sink."""
+        for table in read_rows(records.values):
             output.tables.setdefault(records.lane, []).append(table)
             output.lanes[records.lane] += table.num_rows
 

@@ -13,6 +13,7 @@ from streamcore.codes import Code
 
 ALERTS = "alerts"
 SHADOW = "shadow"
+DECISIONS = "decisions"
 STATUS = "status"
 LATE = "late"
 DEAD_LETTERS = "deadletters"

@@ -1,0 +1,113 @@
+"""The part of `headgate rules check` about decision policies: their problems, and rules that take no part in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rulecore.compile.decision_policy import CompiledPolicy, compile_policy
+from rulecore.compile.rule import RuleLimits
+from rulecore.documents.decision_policy import encode_policy
+from rulecore.documents.features import EventOrder
+from rulecore.documents.loading import LoadedPolicy, LoadedRule
+from rulecore.documents.rule import Emit, Rule, RuleKind
+from rulecore.documents.windows import CountSpec
+from rulecore.documents.yaml_reader import Problem
+from rulecore.errors import ExpressionError, RuleError
+from rulecore.streams import stream_names
+from streamcore.schema import StreamSchema
+
+_AT_THE_WATERMARK = frozenset({RuleKind.SEQUENCE, RuleKind.ABSENCE, RuleKind.SCORE})
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReport:
+    """Problems by file and position, the policies without problems, and warnings about rules."""
+
+    problems: tuple[Problem, ...] = ()
+    policies: tuple[CompiledPolicy, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def check_policies(
+    documents: Sequence[LoadedPolicy],
+    rules: Sequence[LoadedRule],
+    streams: Mapping[str, StreamSchema],
+    limits: RuleLimits | None = None,
+) -> PolicyReport:
+    """Check decision policies against the streams and each other, and rules against the policies of their streams."""
+    limits = limits or RuleLimits()
+    problems = [problem for loaded in documents for problem in loaded.problems]
+    policies: list[CompiledPolicy] = []
+    taken: dict[str, LoadedPolicy] = {}
+    for loaded in documents:
+        if loaded.policy is None:
+            continue
+        problems += [*_compile(loaded, streams, limits, policies), *_repeated(loaded, taken)]
+    by_stream = {stream: policy for policy in policies for stream in policy.streams}
+    warnings = list[Problem]()
+    for one in rules:
+        if one.rule is not None:
+            own = {by_stream[name].name: by_stream[name] for name in stream_names(one.rule.on) if name in by_stream}
+            warnings += [warning for policy in own.values() for warning in _warn(one, one.rule, policy)]
+    return PolicyReport(tuple(sorted(problems)), () if problems else tuple(policies), tuple(sorted(warnings)))
+
+
+def _compile(
+    loaded: LoadedPolicy, streams: Mapping[str, StreamSchema], limits: RuleLimits, policies: list[CompiledPolicy]
+) -> Iterable[Problem]:
+    """Add the compiled policy to ``policies``, or yield its problem."""
+    document, policy = loaded.document, loaded.policy
+    assert policy is not None, "its document has no problems"
+    name = policy.decision_policy
+    if (size := len(encode_policy(policy))) > limits.record_bytes:
+        message = f"the policy has {size} bytes as a record, at most {limits.record_bytes}; shorten its tests"
+        yield Problem(document.file, document.place(()), "", message, name)
+        return
+    try:
+        policies.append(compile_policy(policy, streams, limits))
+    except ExpressionError as error:
+        place = document.expression_place((error.field,), error.line, error.column)
+        hinted = f"{error.message}; {error.hint}" if error.hint else error.message
+        yield Problem(document.file, place, error.field, hinted, name, error.render())
+    except RuleError as error:
+        field, _, message = str(error).partition(": ")
+        yield Problem(document.file, document.place((field,)), field, message, name)
+
+
+def _repeated(loaded: LoadedPolicy, taken: dict[str, LoadedPolicy]) -> Iterable[Problem]:
+    """Yield a problem for a name or a stream that another policy has."""
+    document, policy = loaded.document, loaded.policy
+    assert policy is not None, "its document has no problems"
+    fields = [("decision_policy", f"the name {policy.decision_policy!r}", f"name {policy.decision_policy}")]
+    fields += [("on", f"the stream {name!r}", f"stream {name}") for name in stream_names(policy.on)]
+    for field, what, key in fields:
+        other = taken.setdefault(key, loaded)
+        if other is not loaded:
+            message = f"{what} is taken by {other.document.file}:{other.document.place(()).line}"
+            yield Problem(document.file, document.place((field,)), field, message, policy.decision_policy)
+
+
+def _warn(loaded: LoadedRule, rule: Rule, policy: CompiledPolicy) -> Iterable[Problem]:
+    """Yield what the author of a rule on the policy's stream should read."""
+    document, order = loaded.document, policy.policy.decide.order
+    place = document.place(("then",))
+    if fires_at_watermark(rule):
+        message = f"fires when the watermark passes, so it is in no decision of {policy.name}; its alerts stand alone"
+        yield Problem(document.file, place, "then", message, rule.id)
+    elif rule.then.outcome not in order:
+        message = (
+            f"{rule.then.outcome} is no outcome of decision policy {policy.name} ({', '.join(order)}), "
+            "so only the score counts"
+        )
+        yield Problem(document.file, document.place(("then", "outcome")), "then.outcome", message, rule.id)
+
+
+def fires_at_watermark(rule: Rule) -> bool:
+    """Return whether the rule fires at no event: at the watermark, or at the alerts of other rules."""
+    if rule.kind is RuleKind.WINDOW:
+        return rule.emit is Emit.FINAL and not isinstance(rule.within, CountSpec)
+    return rule.kind in _AT_THE_WATERMARK or rule.order is EventOrder.IN_ORDER
+
+
+__all__: Sequence[str] = ("PolicyReport", "check_policies", "fires_at_watermark")
