@@ -294,3 +294,22 @@ def test_a_key_that_may_be_null_gives_a_warning_unless_where_leaves_null_out(kin
         ((line, path, message),) = warned(f"type = 'payment' and {term}")
         assert (line, path) == (6, "group_by")
         assert message.startswith("user_id: all events without it are one group; write `where:")
+
+
+def test_a_message_names_each_of_several_aggregates() -> None:
+    text = """\
+id: both
+version: 1
+owner: risk
+on: shop
+where: user_id is not null
+group_by: [user_id]
+within: {tumbling: 1h}
+having: count(*) >= 2 and count_if(type = 'payment') >= 1
+then: {severity: high, message: "{count_if(type = 'payment')} of {count(*)}, and {count}"}
+tests:
+  - name: one of two
+    events: [{user_id: u1, type: refund}, {user_id: u1, type: payment}]
+    expect: [{message: "1 of 2, and 2", values: {"count_if(type = 'payment')": 1, "count(*)": 2}}]
+"""
+    assert [result.diff for result in run_tests(check_rule(text), STREAMS, run_in_process)] == [()]

@@ -296,8 +296,9 @@ def _compile_window_rule(
     }
     if len(aggregates) > limits.aggregates:
         raise RuleSetError(f"having: {len(aggregates)} aggregates, at most {limits.aggregates}")
-    # In the message, the name of a function means its first aggregate in the text.
+    # In the message, the name of a function means its first aggregate in the text; another is written as a whole.
     aliases = {s.function: MessageField(s.function, s.column, s.type) for s in reversed(aggregates.values())}
+    aliases |= {s.text: MessageField(s.text, s.column, s.type) for s in aggregates.values()}
     groups = {name: MessageField(name, name, columns[name]) for name in group_by}
     text, used = _parse_message(rule, [*(aliases | groups).values()])
     specs = _first_by_fingerprint(aggregates.values())

@@ -241,10 +241,23 @@ def read_yaml(
         return documents, [Problem(file, rejected.place, "", rejected.message)]
     except yaml.MarkedYAMLError as error:
         place = _location(error.problem_mark or error.context_mark)
-        return documents, [Problem(file, place, "", f"not YAML: {error.problem or error.context}")]
+        message = f"not YAML: {error.problem or error.context}{_advice(text, place)}"
+        return documents, [Problem(file, place, "", message)]
     except (yaml.YAMLError, UnicodeError, ValueError) as error:
         return documents, [Problem(file, SourceLocation(1, 1), "", f"not YAML: {one_line(error)}")]
     return documents, []
+
+
+#: A value that begins with a quote and goes on behind the closing one, as in ``where: 'admin' in roles``.
+_HALF_QUOTED = re.compile(r"""[^'"]*:\s+(['"])[^'"]*\1\s+[^\s,}#]""")
+
+
+def _advice(text: str, place: SourceLocation) -> str:
+    """Return what to do if the line at the place has a value that only begins in quotes; else nothing."""
+    line = text.split("\n")[place.line - 1 : place.line]
+    if not line or not _HALF_QUOTED.match(line[0]):
+        return ""
+    return "; a value that begins with a quote is written on a line of its own, after >-"
 
 
 def dotted_path(path: Sequence[str | int]) -> str:

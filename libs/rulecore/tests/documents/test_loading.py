@@ -161,6 +161,11 @@ def test_a_rule_without_any_condition_is_rejected() -> None:
         ("? [1, 2]\n: 3", SourceLocation(1, 3), "plain text"),
         ("a: [1, 2\n", SourceLocation(2, 1), "not YAML"),
         ("a: b: c", SourceLocation(1, 5), "not YAML"),
+        (
+            "where: 'admin' in roles",
+            SourceLocation(1, 16),
+            "begins with a quote is written on a line of its own, after >-",
+        ),
         ("a:\n\t- b", SourceLocation(2, 1), "not YAML"),
         ("[[[[1]]]]", SourceLocation(1, 5), "nested deeper than 3"),
         ("[" + "1, " * 200 + "1]", SourceLocation(1, 299), "more than 100 entries"),

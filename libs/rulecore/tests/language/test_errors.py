@@ -24,6 +24,8 @@ REJECTED_IN_WHERE = [
     ("ok & a > 1", "&", "& is not accepted", "write: and"),
     ("s ~ 'x'", "~", "~ is not accepted", "regexp_like(text, 'pattern')"),
     ("s ilike 'x'", "ilike", "ilike is not accepted", "lower(text) like"),
+    ("s startswith 'x'", "startswith", "startswith is not accepted", "starts_with(text, 'start')"),
+    ("s in ['x']", "[", "something is missing before [", "x in ('a', 'b')"),
     ("a > 90d", "90d", "90d is no number", "interval 90 days"),
     ("amount", "amount", "a condition is needed, this is decimal(12,2)", "a comparison"),
     ("ok and a", "a", "and takes a condition, not long", "a condition"),

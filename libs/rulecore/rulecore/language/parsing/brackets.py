@@ -18,6 +18,7 @@ _AFTER_NOT = words("in between like rlike")
 _AFTER_OPERAND = words("* / % = <> < <= > >= <=> || -> [ and or in between like rlike is when then else end") | {","}
 _CLOSING = {"(": ")", "[": "]", "case": "end"}
 _OPERAND_HINT = "accepted here: a column, a constant or a function"
+_CONSTANTS_HINT = "accepted here: constants in round brackets: x in ('a', 'b')"
 
 
 class BracketChecker:
@@ -69,7 +70,9 @@ class BracketChecker:
                 raise self._missing_operator(before, lexeme)
             if lexeme.is_operator(*_AFTER_OPERAND) and not self._follows_operand(before, lexeme):
                 shown = self.text[lexeme.start : lexeme.end]
-                raise self.error(f"something is missing before {shown}", lexeme.start, lexeme.end, _OPERAND_HINT)
+                in_brackets = shown == "[" and before is not None and before.is_operator("in")
+                hint = _CONSTANTS_HINT if in_brackets else _OPERAND_HINT
+                raise self.error(f"something is missing before {shown}", lexeme.start, lexeme.end, hint)
             if lexeme.is_operator("not") and before is not None and not before.is_operator("is", *_BEFORE_NOT):
                 if not before.ends_operand():
                     hint = "write it in brackets: (not ...)"

@@ -15,7 +15,9 @@ def words(text: str) -> frozenset[str]:
 SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> || -> [ ]")}}
 KEYWORDS = words("and or not in between like rlike is null true false case when then else end escape distinct")
 #: Words of SQL that the language does not have. They get a message of their own, not "unknown column".
-FOREIGN = words("ilike select from where with union exists over lateral join values order group")
+FOREIGN = words(
+    "ilike startswith endswith contains select from where with union exists over lateral join values order group"
+)
 
 
 class LexemeKind(enum.Enum):
@@ -68,6 +70,9 @@ _INSTEAD = {
     "!": "write: not",
     "~": "accepted here: regexp_like(text, 'pattern')",
     "ilike": "accepted here: lower(text) like 'pattern in lower case'",
+    "startswith": "accepted here: starts_with(text, 'start')",
+    "endswith": "accepted here: ends_with(text, 'end')",
+    "contains": "accepted here: contains(text, 'part')",
     "filter": "accepted here: count_if(condition), sum(case when condition then x end)",
 }
 
