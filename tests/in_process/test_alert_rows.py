@@ -33,6 +33,8 @@ ROOT = Path(__file__).parents[2]
 PER_CUT = 300
 CUTS = 6
 Row = Mapping[str, Any]
+DECIDE = {"order": ["review"], "default": "review"}
+POLICY = {"decision_policy": "orders", "version": 1, "owner": "tests", "on": "orders", "decide": DECIDE}
 
 
 @pytest.mark.slow
@@ -42,6 +44,7 @@ def test_the_rows_of_alerts_are_in_each_sink_once_and_equal_the_records(tmp_path
     alerts = write(found, writers)
     assert len(alerts) > CUTS * 10
     assert {alert["kind"] for alert in alerts} >= {"event", "window"}
+    assert {"decision_id" in alert for alert in alerts} == {True, False}
     expected = sorted(map(to_row, alerts), key=lambda row: row["alert_id"])
     assert read(counted_files(tmp_path / "files")) == expected
     assert read(map(str, iceberg_files.live_files(tmp_path, "risk.alerts"))) == expected
@@ -101,6 +104,7 @@ def run(app: Any, *, trials: bool = False) -> list[list[Record]]:
     for n, rule in enumerate(rules.all_kinds()):
         shadow = json.dumps({**json.loads(rule.value), "mode": "shadow"}).encode()
         control.append(control_record(n, rule.id, shadow if trials and n % 2 else rule.value))
+    control.append(control_record(len(control), "decision-policy/orders", json.dumps(POLICY).encode()))
     process, cuts = InProcessApp(app), []
     for cut in range(CUTS):
         part = range(PER_CUT * cut, PER_CUT * (cut + 1))
@@ -118,6 +122,7 @@ def to_row(alert: Row) -> Row:
         **{name: alert[name] for name in (*same, "incomplete", "message", "rules_epoch")},
         **{f"{name}_json": alert.get(name) for name in ("key", "values", "event", "events")},
         "suppressed": alert.get("suppressed"),
+        "decision_id": alert.get("decision_id"),
         "window_start": to_time(window.get("start_ms")),
         "window_end": to_time(window.get("end_ms")),
         "event_time": to_time(alert["event_time_ms"]),

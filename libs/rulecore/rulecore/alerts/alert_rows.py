@@ -45,6 +45,7 @@ _SCHEMA: Final[Mapping[str, Any]] = {
     "message": pl.String,
     "rules_epoch": pl.Int64,
     "suppressed": pl.Int64,
+    "decision_id": pl.String,
     "event_json": pl.String,
     "events_json": pl.String,
 }
@@ -78,6 +79,7 @@ def _to_row(alert: Mapping[str, Any]) -> tuple[Any, ...]:
         "source_partition": source.get("partition"),
         "source_offset": source.get("offset"),
         "suppressed": alert.get("suppressed"),
+        "decision_id": alert.get("decision_id"),
         "event_json": _json(alert.get("event")),
         "events_json": _json(alert.get("events")),
     }

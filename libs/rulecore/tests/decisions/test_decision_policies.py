@@ -21,7 +21,7 @@ from rulecore.documents.loading import decode_policy, load_path, load_policies
 from rulecore.errors import RuleError
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.ruleset.stream_changes import check_rules
-from streamcore.engine.in_process import InProcessApp
+from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.engine.merged_lanes import read_rows
 from streamcore.kernel import ControlRecord
 from streamcore.savepoint.division import divide_state
@@ -194,6 +194,16 @@ def test_policies_survive_another_number_of_shards() -> None:
     more = InProcessApp(app(3), divide_state(running.blobs, running.app, app(3)), next_offsets=running.next_offsets)
     (decision,) = on(more.cut(records([(0, PAYMENT)]), CLOCK), DECISIONS)
     assert (decision["outcome"], decision["version"]) == ("review", 1)
+
+
+def test_a_policy_reads_fields_that_no_rule_reads() -> None:
+    running = InProcessApp(app(2))
+    running.cut([publish(0, policy(where="note = 3", share="0%")), publish(1, RULES["large"])], CLOCK)
+    running.cut(records([(0, PAYMENT)]), CLOCK)
+    assert running.projection is not None, "the next cut decodes only what is read"
+    offsets = [RawRecord(0, 0, n, orjson.dumps({**PAYMENT, "amount": 5, "note": n})) for n in (2, 3, 4)]
+    (decision,) = on(running.cut(offsets, CLOCK), DECISIONS)
+    assert (decision["cause"], decision["event_id"], decision["source"]["offset"]) == ("where", "e", 3)
 
 
 def test_without_a_policy_there_is_no_decision() -> None:
