@@ -102,6 +102,14 @@ RULES: Mapping[str, dict[str, Any]] = {
             where="_stream = 'logins' and not ok or _stream = 'payments' and amount < 30",
         ),
         rule(
+            "in-order",
+            {"outcome": "block", "score": 900},
+            group_by=["user"],
+            where="earlier > 0",
+            order="in_order",
+            features=[{"name": "earlier", "of": "count(*)", "within": {"tumbling": "1d"}}],
+        ),
+        rule(
             "late-window",
             {"outcome": "block", "score": 900},
             group_by=["user"],

@@ -41,8 +41,15 @@ def test_rules_that_take_no_part_are_named(tmp_path: Path) -> None:
     )
     odd = LARGE.replace("id: large", "id: odd").replace("score: 30", "score: 30, outcome: notify")
     counted = silent.replace("id: silent", "id: counted").replace("tumbling: 1h", "count: 5")
-    report = check(tmp_path, POLICY, LARGE, silent, odd, counted)
-    assert [(w.rule, w.path) for w in report.warnings] == [("silent", "then"), ("odd", "then.outcome")]
+    waiting = LARGE.replace("id: large", "id: waiting") + (
+        "group_by: [user]\nfeatures: [{name: n, of: count(*), within: {tumbling: 1d}}]\norder: in_order\n"
+    )
+    report = check(tmp_path, POLICY, LARGE, silent, odd, counted, waiting)
+    assert [(w.rule, w.path) for w in report.warnings] == [
+        ("silent", "then"),
+        ("odd", "then.outcome"),
+        ("waiting", "then"),
+    ]
     assert "it is in no decision of pay" in report.warnings[0].message
 
 

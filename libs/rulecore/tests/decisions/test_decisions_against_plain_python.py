@@ -56,7 +56,7 @@ def test_alerts_and_decisions_name_each_other() -> None:
     entries = {e["alert_id"]: (d, e) for d in decisions.values() for e in (*d["rules"], *d["shadow"])}
     alerts = [alert for lane in (ALERTS, SHADOW) for alert in on(output, lane)]
     for alert in alerts:
-        if alert["rule"] == "late-window":
+        if alert["rule"] in ("late-window", "in-order"):
             assert "decision_id" not in alert, "it fires at the watermark"
             continue
         decision, entry = entries.pop(alert["alert_id"])
@@ -64,7 +64,8 @@ def test_alerts_and_decisions_name_each_other() -> None:
         assert decision["rules_epoch"] == alert["rules_epoch"]
         assert entry["values"] == alert["values"]
         assert entry["alert"] == "sent"
-    assert {"known", "by-card"} <= {alert["rule"] for alert in alerts if alert["values"]}
+    names = {alert["rule"] for alert in alerts if alert["values"]}
+    assert {"known", "by-card", "late-window", "in-order"} <= names
     left = Counter((entry["rule"], entry["alert"]) for _, entry in entries.values())
     assert {rule for rule, _ in left} == {"quiet", "once"}, "alerts that were not sent still count"
     assert left["quiet", "none"] > 0
