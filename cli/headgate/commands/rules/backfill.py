@@ -54,6 +54,8 @@ def backfill(
 ) -> int:
     """Count the past events that RULE has missed and send the counts to the app: its windows or features are complete.
 
+    Features are filled likewise.
+
     Publish the version in shadow mode first: the app reports the offsets from which it counts. This command counts
     the events before those offsets with the same code, and the app adds the counts to its state. Then publish the
     version live: it keeps its aggregates. Exit code 1 unless the app accepts every part of the backfill in time.
