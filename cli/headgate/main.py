@@ -49,7 +49,10 @@ class CommandExit(ExitCode):
 #: The modules of ``headgate.commands``; each holds one click command called ``command``.
 _IMPORT_PATHS = {
     module.name: f"{commands.__name__}.{module.name}:command" for module in pkgutil.iter_modules(commands.__path__)
-} | {"upgrades": f"{commands.__name__}.status.upgrades:command"}
+} | {
+    "features": f"{commands.__name__}.rules.features:command",
+    "upgrades": f"{commands.__name__}.status.upgrades:command",
+}
 
 
 @click.command(

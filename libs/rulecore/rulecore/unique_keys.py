@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from rulecore.compile.feature import VALUE_FUNCTIONS
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleKind
+from rulecore.language import ColumnRef
 from streamcore.schema import StreamSchema
 
 Event = Mapping[str, object]
@@ -28,7 +30,7 @@ def unique_keys(rule: CompiledRule, schema: StreamSchema, sample: Sequence[Event
 
     ``sample``: events of the stream, as JSON objects.
     """
-    for field, columns in _keys(rule):
+    for field, columns in dict.fromkeys(_keys(rule)):
         if (reason := _reason(columns, schema, sample)) is not None:
             yield field, f"{', '.join(columns)}: {reason}: {_ADVICE}"
 
@@ -36,10 +38,21 @@ def unique_keys(rule: CompiledRule, schema: StreamSchema, sample: Sequence[Event
 def _keys(rule: CompiledRule) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield the keys of the rule's state. Keys of a list are as many as the list has."""
     listed = rule.absence is not None and rule.absence.listed is not None
-    if rule.kind is not RuleKind.EVENT and not listed:
+    if rule.kind is RuleKind.FEATURE:
+        yield from _feature_keys(rule)
+    elif rule.kind is not RuleKind.EVENT and not listed:
         yield "group_by", rule.group_by
     if rule.rule.suppress is not None and rule.rule.suppress.by:
         yield "suppress.by", rule.rule.suppress.by
+
+
+def _feature_keys(rule: CompiledRule) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Yield the keys of the features' state: those of the events, and the values that a feature remembers."""
+    for number, feature in enumerate(rule.features):
+        given = bool(rule.rule.features[number].by)
+        yield (f"features.{number}.by", feature.by) if given else ("group_by", rule.group_by)
+        if feature.function in VALUE_FUNCTIONS and isinstance(feature.argument, ColumnRef):
+            yield f"features.{number}.of", (*feature.by, feature.argument.name)
 
 
 def _reason(columns: Sequence[str], schema: StreamSchema, sample: Sequence[Event]) -> str | None:

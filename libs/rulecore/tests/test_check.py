@@ -257,6 +257,27 @@ def test_a_sample_reveals_keys_that_are_new_with_almost_every_event() -> None:
         assert check_rules(documents, STREAMS, samples={"shop": known}).warnings == ()
 
 
+def test_a_feature_that_remembers_every_event_id_gives_a_warning() -> None:
+    window = "within: {sliding: 30d, every: 1d}"
+    text = UNIQUE.format(more="").replace("within: {tumbling: 400d}\nhaving: count(*) > 3\n", "features:\n")
+    text = text.replace("where: type = 'payment'", "where: not known")
+    for of, paths in (
+        ("seen(event_id)", ["features.0.of"]),
+        ("seen(amount)", []),
+        ("count(distinct event_id)", ["features.0.of"]),
+        ("last(event_id)", []),
+    ):
+        where = "not known" if of.startswith("seen") else "known is not null"
+        rule = text.replace("where: not known", f"where: {where}")
+        report = check_text(rule.replace("features:\n", f"features:\n  - {{name: known, of: {of}, {window}}}\n"))
+        assert report.problems == ()
+        assert [warning.path for warning in report.warnings] == paths
+    by = text.replace(
+        "features:\n", f"features:\n  - {{name: known, of: seen(amount), by: [user_id, ts], {window}}}\n"
+    )
+    assert [warning.path for warning in check_text(by).warnings] == ["features.0.by", "features.0.of"]
+
+
 def test_a_suppression_by_the_event_id_gives_a_warning() -> None:
     text = RULE.replace("then:", "suppress: {by: [user_id, event_id], for: 30d}\nthen:")
     assert [w.path for w in check_text(text).warnings] == ["suppress.by"]

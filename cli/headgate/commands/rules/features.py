@@ -1,0 +1,64 @@
+"""``headgate features``: the features that an app computes, and the rules that read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.console.output import Output, emit, output_option
+from headgate.errors import InputError
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.options import streams_option, target_option
+
+if TYPE_CHECKING:
+    from headgate.rules.feature_table import SharedFeature
+
+
+@click.group(name="features")
+def command() -> None:
+    """Inspect the features of an app's rules. Rules that declare the same feature share it."""
+
+
+@command.command(name="list", short_help="List the features that an app computes.")
+@streams_option
+@target_option
+@output_option
+def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
+    """List each feature once, with the number of rules that read it.
+
+    The command reads only the control topic; the app need not run. A feature counts for a rule that is live, on trial
+    or paused. Features are the same if all but the name and the length back are equal; BACK is the longest.
+    """
+    from headgate.rules.feature_table import FEATURES_HEAD, feature_rows
+    from headgate.rules.render import as_json, as_table
+
+    rows = feature_rows(_read_features(streams, login, app))
+    emit(output, as_json(FEATURES_HEAD, rows), as_table(FEATURES_HEAD, rows))
+
+
+@command.command(short_help="Show one feature, and the rules that read it.")
+@click.argument("name")
+@streams_option
+@target_option
+@output_option
+def show(name: str, streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
+    """Show the features that a rule calls NAME: what each is, and the rules that read it under whatever name."""
+    from headgate.rules.feature_table import READERS_HEAD, reader_rows
+    from headgate.rules.render import as_json, as_table
+
+    rows = [row for one in _read_features(streams, login, app) if name in one.names for row in reader_rows(one)]
+    if not rows:
+        raise InputError(f"app {app} has no feature {name}; `headgate features list` names them")
+    emit(output, as_json(READERS_HEAD, rows), as_table(READERS_HEAD, rows))
+
+
+def _read_features(streams: Path | None, login: KafkaLogin, app: str) -> list[SharedFeature]:
+    from headgate.rules.feature_table import shared_features
+    from headgate.rules.history import read_history
+    from headgate.rules.publish import AppTopics, require_app
+
+    kafka, topics = login.settings("headgate-rules"), AppTopics(app)
+    require_app(kafka, topics)
+    return shared_features(read_history(kafka, topics, streams).rules.with_state())

@@ -1,0 +1,77 @@
+"""`headgate features` on a real broker: the features of published rules, each once."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+import pytest
+
+from headgate.main import run
+from headgate.rules.publish import AppTopics
+from streamcore.kafka.control_topic import ControlLog, control_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, ensure_topics
+
+pytestmark = pytest.mark.kafka
+
+USUAL = {
+    "name": "usual",
+    "of": "avg(amount)",
+    "where": "type = 'payment'",
+    "within": {"sliding": "30d", "every": "1h"},
+}
+
+
+def rule(name: str, *features: object) -> bytes:
+    document = {
+        "id": name,
+        "version": 1,
+        "owner": "me",
+        "on": "shop",
+        "group_by": ["user_id"],
+        "features": features,
+        "where": f"amount > 3 * {features[0]['name']}",  # type: ignore[index]
+        "then": {"severity": "low", "message": "m"},
+    }
+    return orjson.dumps(document)
+
+
+@pytest.fixture
+def target(kafka: KafkaSettings, request: pytest.FixtureRequest) -> list[str]:
+    """Publish three rules over two features, and return the options that name the app."""
+    app = "features-" + str(abs(hash(request.node.name)) % 10**8)
+    topics = AppTopics(app)
+    ensure_topics(kafka, [control_topic(topics.control), TopicSpec(topics.status, 2)])
+    with ControlLog(kafka, topics.control) as log:
+        log.publish("a", rule("a", USUAL))
+        log.publish("b", rule("b", {**USUAL, "name": "mean", "within": {"sliding": "60d", "every": "1h"}}))
+        log.publish("c", rule("c", USUAL, {**USUAL, "name": "largest", "of": "max(amount)", "where": None}))
+    return ["--app", app, "--bootstrap", kafka.bootstrap]
+
+
+def test_each_feature_is_listed_once_with_its_longest_time_back(
+    target: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["features", "list", *target]) == 0
+    assert [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "FEATURE",
+        "largest",
+        "usual, mean",
+    ]
+    assert run(["features", "list", *target, "-o", "json"]) == 0
+    largest, usual = json.loads(capsys.readouterr().out)
+    assert (largest["feature"], largest["where"], largest["rules"]) == ("largest", None, 1)
+    assert (usual["of"], usual["where"], usual["back"], usual["rules"]) == ("avg(amount)", "type = 'payment'", "60d", 3)
+
+
+def test_a_feature_shows_the_rules_that_read_it(target: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["features", "show", "usual", *target, "-o", "json"]) == 0
+    readers = json.loads(capsys.readouterr().out)
+    assert [(one["rule"], one["name"], one["back"]) for one in readers] == [
+        ("a", "usual", "30d"),
+        ("b", "mean", "60d"),
+        ("c", "usual", "30d"),
+    ]
+    assert run(["features", "show", "nothing", *target]) == 1
+    assert "headgate features list" in capsys.readouterr().err
