@@ -52,7 +52,7 @@ class KeyedArrivals:
     def latest(self, counted: Mask, stored: Ints, *, including_this: bool) -> Ints:
         """Return the latest time of the counted events of the key before each event (or with it), ``NEVER`` if there
         is none. ``counted``: of each sorted event. ``stored``: by number of key, the latest time before this cut."""
-        after = running(LATEST_TIME, np.where(counted, self.times, NEVER), self.key, stored)
+        after = running(LATEST_TIME, np.where(counted, self.times, NEVER), self.key, stored, self.first)
         return after if including_this else self.shift(after, stored)
 
     def latest_event(self, counted: Mask, stored: Ints, *, including_this: bool) -> Ints:
@@ -61,7 +61,7 @@ class KeyedArrivals:
         before = self.latest(counted, stored, including_this=False)
         newer = counted & (self.times >= before)
         none = np.full(len(self.first), -1)
-        after = running(LATEST_TIME, np.where(newer, np.arange(len(self.times)), -1), self.key, none)
+        after = running(LATEST_TIME, np.where(newer, np.arange(len(self.times)), -1), self.key, none, self.first)
         return after if including_this else self.shift(after, none)
 
     def shift(self, after: Array, stored: Array) -> Array:

@@ -291,7 +291,10 @@ class History:
         used += [table.used() for table in self.first.values()]
         used += [table.used() for table in self.latest.values()]
         used += [table.used() for table in self.values.values() if isinstance(table, DistinctTimes)]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *used]))
+        in_use = np.zeros(self.keys.size, bool)
+        for slots in used:
+            in_use[slots] = True
+        return np.flatnonzero(in_use)
 
     def _event_tables(self) -> list[tuple[str, FirstTable | LatestTable | ValueTimes]]:
         return [*self.first.items(), *self.latest.items(), *self.values.items()]

@@ -124,7 +124,8 @@ class LatestTable:
     # --- StateTable ---------------------------------------------------------------------------------------------
 
     def changes(self) -> pl.DataFrame:
-        dirty = np.unique(np.concatenate([np.empty(0, np.int64), *self._dirty]))
+        one = len(self._dirty) == 1  # of distinct slots
+        dirty = np.sort(self._dirty[0]) if one else np.unique(np.concatenate([np.empty(0, np.int64), *self._dirty]))
         self._dirty = []
         return self._frame(dirty[self._times[dirty] > NEVER])
 

@@ -30,7 +30,7 @@ class PaneSpans:
 
     ``slots``, ``panes``: by span, the key slot and the pane of its events. ``length``: in panes. ``event``, ``span``:
     of each pair. ``own``: for each sorted event, its pair with the span of its own pane. ``begins``: for each sorted
-    event, whether that pair is the first of its span.
+    event, whether that pair is the first of its span. ``first``: of each span, its first pair.
     """
 
     slots: Ints
@@ -40,6 +40,7 @@ class PaneSpans:
     span: Ints
     own: Ints
     begins: Mask
+    first: Ints
 
     @classmethod
     def of(cls, arrivals: KeyedArrivals, panes: Ints, length: int) -> PaneSpans:
@@ -61,7 +62,7 @@ class PaneSpans:
         own = np.empty(len(panes), np.int64)
         own[event[pairs]] = pairs
         begins = np.diff(span, prepend=-1) != 0
-        return cls(slots, own_pane, length, event, span, own, begins[own])
+        return cls(slots, own_pane, length, event, span, own, begins[own], np.flatnonzero(begins))
 
     @property
     def event_panes(self) -> Ints:
@@ -79,7 +80,7 @@ class PaneSpans:
 
         ``values``: by pair, the contribution of its event. ``stored``: by span, the value before this cut.
         """
-        after = running(partial, values, self.span, stored)
+        after = running(partial, values, self.span, stored, self.first)
         if including_this:
             return after[self.own]
         before = after[self.own - 1]

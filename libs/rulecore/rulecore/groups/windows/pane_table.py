@@ -302,7 +302,8 @@ class PaneTable:
     # --- StateTable ---------------------------------------------------------------------------------------------
 
     def changes(self) -> pl.DataFrame:
-        dirty = np.unique(np.concatenate(self._dirty)) if self._dirty else np.empty(0, np.int64)
+        one = len(self._dirty) == 1  # sorted and distinct, as all of them are
+        dirty = self._dirty[0] if one else np.unique(np.concatenate([np.empty(0, np.int64), *self._dirty]))
         self._dirty = []
         return self._frame(dirty[self.runs.contains(dirty)])
 

@@ -12,15 +12,17 @@ Ints = npt.NDArray[np.int64]
 _FEW_SEGMENTS, _LONG_SEGMENT = 16, 64
 
 
-def running(partial: Partial, values: Array, segment: Ints, base: Array) -> Array:
+def running(partial: Partial, values: Array, segment: Ints, base: Array, first: Ints | None = None) -> Array:
     """Return, for each row, the base of its segment combined with the segment's values up to this row.
 
-    ``segment``: the segment of each row, ascending. ``base``: the start value of each segment. Doubles are added one
+    ``segment``: the segment of each row, ascending. ``base``: the start value of each segment. ``first``: the first row
+    of each, found if it is not given. Doubles are added one
     after the other, so the sums do not depend on how the events are divided into cuts.
     """
     if not len(values):
         return values
-    first = np.flatnonzero(np.diff(segment, prepend=-1))
+    if first is None:
+        first = np.flatnonzero(np.diff(segment, prepend=-1))
     combined = values.copy()
     combined[first] = partial.combine.operation(base[segment[first]], values[first])
     if partial.combine is not Combine.SUM:
