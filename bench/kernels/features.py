@@ -6,6 +6,8 @@ are: each compares a feature, or the amount with a feature, with a threshold of 
 compared with those that a loop over each key's events finds.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.features [--rules 100,1000] [--events N] [--profile]
+
+``--profile`` writes ``build/features-N.profile``, of N rules.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -385,7 +388,8 @@ def measure(count: int, events: int, *, profile: bool = False) -> Result:
     profiler = cProfile.Profile(time.process_time)
     costs = profiler.runcall(run, frame, records) if profile else run(frame, records)
     if profile:
-        profiler.dump_stats(f"features-{count}.profile")
+        Path("build").mkdir(exist_ok=True)
+        profiler.dump_stats(f"build/features-{count}.profile")
     compared = check(frame, rules, costs)
     return {
         "bench": "features in process",
