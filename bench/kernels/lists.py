@@ -124,7 +124,7 @@ class Runner:
     def fill(self, events: pl.DataFrame) -> None:
         """Fill the columns of the lists again, and add the CPU-seconds of this alone to ``filling_cpu_s``."""
         began = time.process_time()
-        columns, contents = self.kernel.rules.list_columns(STREAM), self.kernel.lists.contents(_CLOCK_MS)
+        columns, contents = self.kernel.rules.added_columns(STREAM), self.kernel.lists.contents(_CLOCK_MS)
         with_list_columns(events, columns, contents)
         self.filling_cpu_s += time.process_time() - began
 

@@ -1,4 +1,5 @@
-"""SIGKILL around the cut that accepts a stream's document: the app has it in the same cut as without the kill."""
+"""SIGKILL around the cuts that accept a stream's document and the key of a rule: the app has them in the same cut as
+without the kill."""
 
 from __future__ import annotations
 
@@ -35,21 +36,27 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(
     document = changed(tmp_path, 2, coupon="string")
     change = StreamPublication(document)
     coupon = rules.document("coupon", where="coupon = 'X'")
+    grouped: dict[str, Any] = {"group_by": ["lower(coupon)"], "within": {"tumbling": "1h"}, "having": "count(*) = 10"}
+    pairs = rules.document("pairs", "{count}", where="coupon is not null", **grouped)
     with scene.app:
         scene.start_faulty()
         scene.settle()
         assert scene.app.drain() == 0
         # 1. The app dies in the cut that accepts the document, after it is in the checkpoint, before the output.
-        ((_, offset), _) = positions = [
+        ((_, offset), *_) = positions = [
             (p.partition, p.offset)
-            for p in scene.control((change.key, change.encode()), ("coupon", json.dumps(coupon).encode()))
+            for p in scene.control(
+                (change.key, change.encode()),
+                ("coupon", json.dumps(coupon).encode()),
+                ("pairs", json.dumps(pairs).encode()),
+            )
         ]
         events = orders.orders(PER_CUT * 5, seed=35)
         too_early = send_with_coupons(scene, events[0].ts)
         scene.send(events)
         scene.start_faulty("--die", "before_commit", "--when", "alerts")
         assert scene.app.wait_for_end() < 0, "it died by the signal"
-        # 2. It dies in the first cut with the document, between Kafka's commit and Spark's.
+        # 2. It dies in the first cut with the document, between Kafka's commit and Spark's: the next one has the key.
         scene.start_faulty("--die", "committed", "--when", "status")
         assert scene.app.wait_for_end() < 0, "it died by the signal"
         # 3. It goes on.
@@ -64,17 +71,22 @@ def test_a_document_is_in_force_from_one_cut_on_whatever_is_killed(
     scene.check_against(expected)
     answers = [(as_object(record), batch_of(record)[1]) for record in scene.outputs.read("status")]
     by_offset = {_offset(answer): (answer["status"], batch) for answer, batch in answers}
-    assert [by_offset[at][0] for _, at in positions] == ["accepted", "accepted"]
-    assert by_offset[offset + 2][0] == "rejected"
-    assert by_offset[offset + 3][0] == "accepted"
+    assert [by_offset[at][0] for _, at in positions] == ["accepted"] * 3
+    assert by_offset[offset + 1][1] == by_offset[offset + 2][1] == by_offset[offset][1] + 1
+    assert by_offset[offset + 3][0] == "rejected"
+    assert by_offset[offset + 4][0] == "accepted"
     shown = capsys.readouterr().out
     assert "field coupon: not every string is a long" in shown
-    assert f"accepted   orders version 3 from batch {by_offset[offset + 3][1]} on\n" in shown
+    assert f"accepted   orders version 3 from batch {by_offset[offset + 4][1]} on\n" in shown
     listed = json.loads(shown[shown.rindex("[") :])
     assert {(one["stream"], one["version"], one["from"]) for one in listed} >= {("orders", 3, "published")}
     assert len(answers) == scene.published, "each record is answered once"
     alerts = [alert for alert in scene.outputs.alerts() if alert["rule"] == "coupon"]
     assert sorted(str(alert["source"]) for alert in alerts) == sorted(map(str, with_coupons))
+    assert {str(one["key"]) for one in scene.outputs.alerts() if one["rule"] == "pairs"} == {
+        "{'lower(coupon)': 'x'}",
+        "{'lower(coupon)': 'y'}",
+    }
     assert len(scene.outputs.read("deadletters")) == 2 * len(too_early), "those in the cut that accepts the document"
     check_transactions(scene.outputs)
     attempts = read_attempts(scene.capture)

@@ -18,6 +18,7 @@ from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.deduplication.stage import add_deduplication
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.kernel import StreamReads
 from streamcore.limits import MAX_BATCH_VALUES, Limits
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
@@ -183,7 +184,7 @@ def run_with_all_columns(names: list[str]) -> None:
         written += output
         assert projected.projection is not None
         read = {name for one in [*names, *(["nested"] if later and cut >= 3 else [])] for name in RULES[one][1]}
-        assert projected.projection.fields["pay"] == read | {"user"}
+        assert projected.projection.reads["pay"].fields == read | {"user"}
     statuses = [orjson.loads(record.value or b"") for record in written if record.lane == STATUS]
     assert {status["status"] for status in statuses} == {"accepted"}, statuses
     assert {ALERTS, LATE, DEAD_LETTERS} & {record.lane for record in written}, "there was something to compare"
@@ -205,7 +206,7 @@ def test_output_of_a_stream_whose_copies_are_removed_is_the_same_with_all_column
         sent = [with_new_id(draw, one) for one in events(draw, cut * 40, 40, 2 * cut)]
         controls = [] if cut else [*places, *map(rule, names)]
         whole.projection = None
-        fields.append(None if projected.projection is None else projected.projection.fields["pay"])
+        fields.append(None if projected.projection is None else projected.projection.reads["pay"].fields)
         output = projected.cut([*controls, *sent], CLOCK + cut)
         assert output == whole.cut([*controls, *sent], CLOCK + cut)
         written += output
@@ -233,7 +234,7 @@ def test_a_rule_that_names_a_new_field_reads_it_in_the_same_cut() -> None:
     app.cut([rule("event"), *events(draw, 0, 10, 0)], CLOCK)
     app.cut(events(draw, 10, 10, 1), CLOCK + 1)
     assert app.projection is not None
-    assert "items" not in app.projection.fields["pay"]
+    assert "items" not in app.projection.reads["pay"].fields
     event = {"ts": T0 + 2 * MINUTE, "user": "ann", "kind": "buy", "items": [{"sku": "s", "price": 6}]}
     output = app.cut([rule("nested"), RawRecord(0, 0, 20, orjson.dumps(event))], CLOCK + 2)
     assert [orjson.loads(r.value or b"")["rule"] for r in output if r.lane == ALERTS] == ["nested"]
@@ -262,8 +263,8 @@ def test_a_change_of_a_list_leaves_the_fields_as_they_are() -> None:
     assert ALERTS in {record.lane for record in output}
 
 
-def test_without_rules_only_the_keys_are_read() -> None:
+def test_without_rules_nothing_is_read() -> None:
     app = InProcessApp(make_app())
     app.cut([], CLOCK)
     assert app.projection is not None
-    assert app.projection.fields == {"pay": frozenset({"user"}), "login": frozenset({"user"})}
+    assert app.projection.reads == dict.fromkeys(("pay", "login"), StreamReads(frozenset(), frozenset()))

@@ -111,7 +111,7 @@ def backfill_rule(
                     for name, frame in frames.items()
                 }
                 past = unite_events(source, once).filter(pl.col(EVENT_MS) >= history.start_ms)
-                collector.add(with_list_columns(past, rule.list_columns, contents))
+                collector.add(with_list_columns(past, rule.columns, contents))
                 events += count
                 on_progress(events)
         records = backfill_records(collector, history.start_ms, missing.since_ms, STAGED_KEY)

@@ -14,7 +14,7 @@ from headgate.explain.from_file import OTHER_EVENT
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord, KeyEvents, key_events
 from headgate.explain.keys import parse_key, physical, show_key, to_query
 from headgate.records.decoder import EventDecoder
-from headgate.records.topic_decoder import TopicDecoder
+from headgate.records.topic_decoder import TopicDecoder, key_columns
 from headgate.time_arguments import show_time
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.features import EventOrder
@@ -69,7 +69,7 @@ def find_events_at(
     if rule.kind is RuleKind.EVENT:
         return Evidence(source, frames, ExplainQuestion(), about, record, place).located()
     event = unite_events(source, frames)
-    key = event.select(rule.group_by).row(0, named=True)
+    key = event.select(key_columns(event, rule.group_by, source.schema)).row(0, named=True)
     event_ms = int(event[EVENT_MS][0])
     start = _start(reader, source, record, key)
     query = to_query(rule, key, start, event_ms, scan)

@@ -13,7 +13,7 @@ import polars as pl
 from headgate.explain.from_file import OTHER_EVENT, about_last, missing_notes, no_event, numbered_lines
 from headgate.explain.query import ExplainResult
 from headgate.records.decoder import EventDecoder
-from headgate.records.topic_decoder import key_conditions
+from headgate.records.topic_decoder import key_columns, key_conditions
 from rulecore.compile.rule import CompiledRule
 from rulecore.explain.explanation import ExplainQuestion
 from rulecore.explain.rule import explain_rule
@@ -105,12 +105,10 @@ def decode_lines(path: Path, lines: Sequence[bytes], source: RuleInput, rule: Co
             raise no_event(path, one.schema, [OTHER_EVENT])
     place = 0, len(lines) - 1
     if rule.group_by and len(lines) > 1:
-        last = next(frame.filter(pl.col(OFFSET) == place[1]) for frame in frames.values() if place in _places(frame))
-        key = last.select(name for name in rule.group_by if name in last.columns).row(0, named=True)
-        frames = {
-            name: frame.filter(key_conditions(frame, {**dict.fromkeys(rule.group_by), **key}))
-            for name, frame in frames.items()
-        }
+        schemas = {one.schema.name: one.schema for one in source.streams}
+        name, last = next((n, f.filter(pl.col(OFFSET) == place[1])) for n, f in frames.items() if place in _places(f))
+        key = last.select(key_columns(last, rule.group_by, schemas[name])).row(0, named=True)
+        frames = {name: frame.filter(key_conditions(frame, key, schemas[name])) for name, frame in frames.items()}
     question = ExplainQuestion(closing_ms=_END_MS)
     evidence = Evidence(source, frames, question, about_last(path), place=place, notes=missing_notes(source))
     return evidence.located()

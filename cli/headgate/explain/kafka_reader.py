@@ -239,9 +239,10 @@ class _EventCollector:
     def add(self, table: pa.Table) -> pl.DataFrame:
         """Keep the key's events of a chunk, and return partition and time of all its events."""
         times = [pl.DataFrame(schema={PARTITION: pl.Int32(), EVENT_MS: pl.Int64()})]
+        schemas = {schema.name: schema for schema in self.decode.source.find_streams(self.topic)}
         for batch in table.to_batches():
             for name, events in self.decode(batch, self.topic).items():
-                self.frames[name].append(events.filter(key_conditions(events, self.key)))
+                self.frames[name].append(events.filter(key_conditions(events, self.key, schemas[name])))
                 times.append(events.select(PARTITION, EVENT_MS))
         found = pl.concat(times)
         self.read += table.num_rows

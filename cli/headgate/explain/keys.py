@@ -11,6 +11,7 @@ from rulecore import language as lang
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import Rule
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec
+from rulecore.key_columns import keyed_schema
 from streamcore.offsets import TopicPartition
 from streamcore.schema import StreamSchema
 
@@ -53,7 +54,7 @@ def show_key(key: Mapping[str, object], schema: StreamSchema) -> str:
     """Render a key of physical values as ``user_id = u1``."""
     shown = []
     for name, value in key.items():
-        field = schema.get(name)
+        field = keyed_schema(schema, [name]).get(name)
         logical = value if field is None else lang.to_logical(value, field.type)
         shown.append(f"{name} = {'null' if logical is None else logical}")
     return ", ".join(shown)
@@ -74,8 +75,8 @@ def parse_key(texts: Sequence[str], rule: CompiledRule, schema: StreamSchema) ->
 def physical(name: str, text: str, schema: StreamSchema) -> object:
     """Parse the text of a value of the field ``name`` to its physical value. Raises ``InputError`` if it does not
     fit."""
-    field = schema.get(name)
-    assert field is not None, "the columns of a key are fields of the stream"
+    field = keyed_schema(schema, [name]).get(name)
+    assert field is not None, "the columns of a key are fields of the stream, or expressions"
     if text == "null":
         return None
     try:

@@ -8,6 +8,7 @@ import orjson
 import polars as pl
 
 from headgate.explain.reason_context import ReasonContext
+from headgate.records.topic_decoder import key_columns
 from headgate.time_arguments import show_time
 from rulecore.alerts.dispatch import alert_lane, canary_fraction
 from rulecore.documents.rule import Canary, RuleKind, RuleMode
@@ -55,10 +56,9 @@ def _key(context: ReasonContext) -> list[Value] | None:
     if not events.height:
         return None
     rule = context.rule
-    schema = context.evidence.source.schema
-    names = rule.group_by if rule.kind is not RuleKind.EVENT else schema.keys[rule.route]
-    event = events.row(-1 if row is None else row, named=True)
-    return [event[name] for name in names]
+    names = rule.group_by if rule.kind is not RuleKind.EVENT else rule.route_key
+    columns = key_columns(events, names, context.evidence.source.schema)
+    return list(events.select(columns).row(-1 if row is None else row))
 
 
 def _suppression(context: ReasonContext) -> RuleReason | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 import pyarrow as pa
 
 from headgate.records.decoder import EventDecoder
 from headgate.records.formats import RecordFormats
+from rulecore.errors import RuleError
+from rulecore.key_columns import parse_key_columns
+from rulecore.language.columnar.compiler import to_polars
 from rulecore.streams import RuleInput
 from streamcore.offsets import PARTITIONS_PER_TOPIC
-from streamcore.schema import PARTITION
+from streamcore.schema import PARTITION, StreamSchema
 from streamcore.schema.record_layout import reads_timestamps
 
 
@@ -44,7 +47,22 @@ class TopicDecoder:
         return sum((Counter(one.take_dead_letters()) for one in self._decoders.values()), Counter[str]())
 
 
-def key_conditions(events: pl.DataFrame, key: Mapping[str, object]) -> list[pl.Expr]:
+def key_conditions(events: pl.DataFrame, key: Mapping[str, object], schema: StreamSchema) -> list[pl.Expr]:
     """Return the conditions on events of one stream with this key. A column that the stream does not have is NULL."""
-    columns = {name: pl.col(name) if name in events.columns else pl.lit(None) for name in key}
-    return [columns[name].eq_missing(pl.lit(value)) for name, value in key.items()]
+    columns = key_columns(events, key, schema)
+    return [column.eq_missing(pl.lit(value)) for column, value in zip(columns, key.values(), strict=True)]
+
+
+def key_columns(events: pl.DataFrame, names: Iterable[str], schema: StreamSchema) -> list[pl.Expr]:
+    """Return the columns of a key of events of this stream: fields, and expressions by their text."""
+    return [_key_column(events, name, schema).alias(name) for name in names]
+
+
+def _key_column(events: pl.DataFrame, name: str, schema: StreamSchema) -> pl.Expr:
+    if name in events.columns:
+        return pl.col(name)
+    try:
+        (column,) = parse_key_columns(schema, [name])
+    except RuleError:
+        return pl.lit(None)
+    return to_polars(column.operand)

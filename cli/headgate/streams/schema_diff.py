@@ -67,6 +67,8 @@ def diff_rules(
         before = _compile(rule, {**others, old.name: old}, lists)
         if isinstance(before, CompiledRule):
             after = _compile(rule, {**others, old.name: new}, lists)
+            if before.route_key in old.keys and before.route_key not in new.keys and isinstance(after, CompiledRule):
+                after = f"it is routed by [{', '.join(before.route_key)}], which is no key any more; keep the key"
             effects.append(_effect(before, after))
     return effects
 
@@ -90,12 +92,12 @@ def _effect(before: CompiledRule, after: CompiledRule | str) -> RuleEffect:
 
 
 def _state(rule: CompiledRule) -> frozenset[object]:
-    """Return the names of the state that the rule keeps, and the route by which its events come."""
-    found: set[object] = {(rule.route, aggregate.fingerprint) for aggregate in rule.aggregates}
+    """Return the names of the state that the rule keeps, and the key by which its events come."""
+    found: set[object] = {(rule.route_key, aggregate.fingerprint) for aggregate in rule.aggregates}
     if rule.sequence is not None:
-        found.add((rule.route, rule.sequence.fingerprint))
+        found.add((rule.route_key, rule.sequence.fingerprint))
     if rule.absence is not None:
-        found.add((rule.route, rule.absence.population))
+        found.add((rule.route_key, rule.absence.population))
     return frozenset(found)
 
 

@@ -104,7 +104,7 @@ def test_it_names_each_change_and_its_effect(tmp_path: Path, capsys: pytest.Capt
         "  rejected  coupon: where:1:1: unknown column coupon;"
         " accepted here: at, customer, city, amount, items, channel",
         "  no state  much: 1 of 1 parts of its state begin anew",
-        "  rejected  town: group_by: must contain one of the keys that orders is routed by: [customer]",
+        "  rejected  town: it is routed by [city], which is no key any more; keep the key",
         "  same      1 of them",
         "no running app takes it",
         f"  keys does not change while the app runs: {RESTART}",

@@ -35,6 +35,7 @@ from rulecore.groups.features.latest import VALUE as FEATURE_VALUE
 from rulecore.groups.windows.distinct_table import VALUE
 from rulecore.groups.windows.group import WindowGroup
 from rulecore.groups.windows.pane_table import FIRED, PANE, PANE_MASK
+from rulecore.key_columns import keyed_schema
 from rulecore.settings import GroupSettings
 from streamcore.hashing import hash_columns
 from streamcore.schema import StreamSchema
@@ -193,15 +194,13 @@ def _series(name: str, values: Sequence[object], kind: pl.DataType, null: int | 
 # --- applying ---------------------------------------------------------------------------------------------------------
 
 
-def apply_backfill(
-    backfill: BackfillRows, group: BackfilledGroup, schema: StreamSchema, context: CutContext, memory: KeyValueTable
-) -> None:
+def apply_backfill(backfill: BackfillRows, group: BackfilledGroup, context: CutContext, memory: KeyValueTable) -> None:
     """Add the rows of this shard's keys to the aggregates that still start where the backfill ends."""
     known = group.all_since_ms()
     names = [n for n, since in backfill.since_ms.items() if known.get(n) == since]
     for name, frame in backfill.rows:
         if name in names:
-            own_rows = _rows_of_shard(frame, schema.keys[backfill.rule.route], context)
+            own_rows = _rows_of_shard(frame, backfill.rule.route_key, context)
             if own_rows.height:
                 group.add_backfill(name, own_rows)
     group.complete_since(names, backfill.start_ms, memory)
@@ -283,6 +282,6 @@ def _group(rule: CompiledRule, schema: StreamSchema) -> WindowGroup | FeatureGro
         what = "a backfill is for tumbling and sliding windows, and for features"
         raise RuleSetError(f"{rule.rule.id} has neither; {what}")
     kind = FeatureGroup if rule.features else WindowGroup
-    group = kind(group_id, schema, GroupSettings())
+    group = kind(group_id, keyed_schema(schema, group_id.group_by), GroupSettings())
     group.set_rules([rule], KeyValueTable(), NO_WATERMARK, NO_WATERMARK)
     return group

@@ -1,18 +1,22 @@
-"""Creates rules kernels on the workers. Importing this module does not import the kernel, which takes time."""
+"""Creates rules kernels on the workers, and the exchanges of their input. Importing this module does not import the
+kernel, which takes time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rulecore.settings import RulesConfig
 from rulecore.streams import RuleStream
+from streamcore.kernel import Exchange, StreamKey
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
     from streamcore.kernel import Kernel
+    from streamcore.schema import StreamSchema
     from streamcore.wire.lanes import Record
 
 
@@ -24,6 +28,36 @@ class RulesFactory(RulesConfig):
         from rulecore.kernel import RulesKernel
 
         return RulesKernel(self)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyExpressions:
+    """Computes the columns of a key some of which are expressions (``KeyColumns``). ``schema``: of the stream."""
+
+    schema: StreamSchema
+    key: tuple[str, ...]
+
+    def __call__(self, events: pa.Table) -> pl.DataFrame:
+        """Return the columns of the key of some events."""
+        import polars as pl
+
+        from rulecore.key_columns import parse_key_columns
+        from rulecore.language import columns
+        from rulecore.lists.fill_columns import with_list_columns
+
+        expressions = parse_key_columns(self.schema, self.key)
+        needed = {*self.key}.union(*(columns(one.operand) for one in expressions))
+        frame = pl.DataFrame(events.select([name for name in events.column_names if name in needed]))
+        return with_list_columns(frame, expressions, {}).select(self.key)
+
+
+def find_exchanges(streams: Sequence[RuleStream]) -> Iterator[Exchange]:
+    """Yield the exchanges that bring the events of streams to the kernels: one for each key."""
+    for stream in streams:
+        for route, key in enumerate(stream.routes):
+            is_plain = all(stream.schema.get(name) is not None for name in key)
+            columns = None if is_plain else KeyExpressions(stream.schema, key)
+            yield Exchange(StreamKey(stream.schema.name, route), key, columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from rulecore.firing import Origin, RuleFailure, RuleFiring
 from rulecore.groups.base import BackfilledGroup, CutContext, GroupId, RuleGroup
 from rulecore.groups.registry import make_group
 from rulecore.groups.scores.signals import SignalCollector, SignalSource
+from rulecore.key_columns import Key, KeyColumn
 from rulecore.language.types import Value
 from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.list_columns import ListColumn
@@ -45,7 +46,16 @@ from rulecore.settings import RulesConfig
 from rulecore.state_budgets import over_budget
 from rulecore.streams import STREAM, find_stream, is_union, own_fields, stream_names
 from rulecore.union_events import union_events
-from streamcore.kernel import BUDGET_REACHED, STATE_BYTES, STATE_ENTRIES, ControlRecord, Cut, KernelOutput, StreamKey
+from streamcore.kernel import (
+    BUDGET_REACHED,
+    STATE_BYTES,
+    STATE_ENTRIES,
+    ControlRecord,
+    Cut,
+    KernelOutput,
+    StreamKey,
+    StreamReads,
+)
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.schema.published_document import PublishedDocument
@@ -63,6 +73,7 @@ _LISTS = "lists"
 _STREAMS = "streams"
 _GENERATION = "generation:"  # how often a group was deleted
 _SET = "set"
+_NO_ROUTE = -1  # of a key by which no event is routed yet
 _LATE = "event time before the watermark: its windows may have been closed"
 _TOP_RULES = 20  # rules in the metrics of a cut
 
@@ -75,15 +86,17 @@ class RulesKernel:
         self.schemas = {s.schema.name: s.schema for s in config.streams}
         self._schemas = dict(self.schemas)  # those and the unions of them that rules read
         self.topics = {s.schema.name: s.topic for s in config.streams}
+        self._routes: dict[str, Sequence[Key]] = {s.schema.name: s.routes for s in config.streams}  # and of unions
+        self._event_keys: dict[str, Sequence[Key]] = {}  # by stream or union, those of its event rules
         self.limits = RuleLimits(rules=config.max_rules, matches=config.max_matches)
         self.rules = RuleSet.empty(self.schemas, self.limits)
         self.stored_rules = KeyValueTable()
         self.lists = ListStore.empty(config.lists)
         self.stored_lists = KeyValueTable()
-        self.list_columns: dict[str, tuple[ListColumn, ...]] = {}
+        self.added_columns: dict[str, tuple[KeyColumn | ListColumn, ...]] = {}
         self.unions: list[str] = []  # of streams, that rules read
         self.streams = StreamChanges(config.sources, self.limits.record_bytes)
-        self.published: list[PublishedDocument] = []  # in this cut
+        self.published: Sequence[PublishedDocument] = ()  # in this cut
         self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
         self.decisions = DecisionParts()
@@ -125,10 +138,7 @@ class RulesKernel:
         if name in self._kernel_tables():
             return REPLICATED
         group = GroupId.parse(name.split(":")[1])
-        schema = self._schema(group.stream)
-        route = schema.route_for(group.group_by)
-        assert route is not None, "the rule set accepts only groups that are routed"
-        return keyed_by(schema.keys[route])
+        return keyed_by(self._schema(group.stream).routing_key(group.group_by))
 
     def on_state_loaded(self) -> None:
         """Restore the lists, the rules and the groups from the loaded tables."""
@@ -141,7 +151,9 @@ class RulesKernel:
         if blob is None or blob == self.derived_from:
             return  # the rules did not change in the cuts that were loaded
         self.derived_from = blob
-        self.rules = RuleSet.restore(self.schemas, self.limits, self.stored_rules, self.lists.types())
+        self.rules = RuleSet.restore(
+            self.schemas, self.limits, self.stored_rules, self.lists.types(), self._known_routes()
+        )
         self._assign_groups({}, 0)
 
     def _store_rules(self) -> None:
@@ -180,7 +192,8 @@ class RulesKernel:
         """Assign every rule with state to its group. A paused rule keeps its state; a rule in quarantine loses it."""
         reading = [rule for rule in self.rules.with_state() if rule.kind is not RuleKind.SCORE]  # that reads signals
         self.unions = sorted({rule.rule.on for rule in reading if is_union(rule.rule.on)})
-        self.list_columns = {name: self.rules.list_columns(name) for name in (*self.schemas, *self.unions)}
+        self.added_columns = {name: self.rules.added_columns(name) for name in (*self.schemas, *self.unions)}
+        self._set_routes()
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule in self.rules.with_state():
             group = GroupId.for_rule(rule)
@@ -198,6 +211,52 @@ class RulesKernel:
         self.dispatcher.suppression.set_rules(self.rules.with_state())
         self.dispatcher.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 
+    def _set_routes(self) -> None:
+        """Set the keys of the unions, and those of event rules."""
+        rules = self.rules.with_state()
+        for name in self.unions:
+            members = {*stream_names(name)}
+            self._routes[name] = sorted({one.route_key for one in rules if {*stream_names(one.rule.on)} >= members})
+        found: dict[str, set[Key]] = {}
+        for rule in rules:
+            if rule.kind is RuleKind.EVENT:
+                found.setdefault(rule.rule.on, set()).add(rule.route_key)
+        self._event_keys = {
+            name: sorted(keys, key=lambda key: (self._routed(name, key).route, key)) for name, keys in found.items()
+        }
+
+    def _routed(self, name: str, key: Key) -> StreamKey:
+        """Return the exchange that brings the events of a stream or union by a key."""
+        if self.config.is_alone:
+            return StreamKey(name, 0)
+        keys = self._routes[name]
+        return StreamKey(name, keys.index(key) if key in keys else _NO_ROUTE)
+
+    def _known_routes(self) -> Mapping[str, Sequence[Key]] | None:
+        """Return the keys by which the events of each stream are routed; None for any."""
+        return None if self.config.is_alone else {name: self._routes[name] for name in self.schemas}
+
+    def _find_new_keys(self, rules: RuleSet) -> Sequence[PublishedDocument]:
+        """Return the further keys of the streams of which rules need a key by which events are not routed yet, without
+        those that no rule needs any more."""
+        found = []
+        for name, needed in sorted(rules.routing_keys().items()) if not self.config.is_alone else ():
+            routes, declared = self._routes[name], self.schemas[name].keys
+            if new := sorted(needed.difference(routes)):
+                kept = [key for key in routes if key in needed and key not in declared]
+                found.append(PublishedDocument.of_keys(name, [*kept, *new]))
+        return found
+
+    def _find_reads(self) -> Mapping[str, StreamReads]:
+        """Return what the rules read of each stream."""
+        fields, keys = self.rules.read_fields(), self.rules.routing_keys()
+        return {
+            name: StreamReads(
+                fields[name], frozenset(n for n, key in enumerate(self._routes[name]) if key in keys[name])
+            )
+            for name in self.schemas
+        }
+
     @staticmethod
     def _latest_ms(by_stream: Mapping[str, int], name: str) -> int:
         """Return the latest event time of a stream, or of the streams of a union."""
@@ -213,18 +272,18 @@ class RulesKernel:
 
     def step(self, cut: Cut) -> KernelOutput:
         """Process a cut: control records, then events stream by stream, then windows that end, then scores."""
-        self.firings, self.published = {}, []
+        self.firings, self.published = {}, ()
         records = self._apply_control(cut)
         contents = self.lists.contents(cut.clock_ms)
         events = {
-            r: with_list_columns(f, self.list_columns.get(r.stream, ()), contents)
+            r: with_list_columns(f, self.added_columns.get(r.stream, ()), contents)
             for r, f in (*cut.events.items(), *self._union_events(cut.events))
         }
         cut = replace(cut, events=events)
         self.decisions.begin(events)
         for name in (*self.schemas, *self.unions):
-            for route in range(len(self._schema(name).keys)):
-                records += self._event_records(cut, StreamKey(name, route))
+            for key in self._event_keys.get(name, ()):
+                records += self._event_records(cut, name, key)
         self._choose_events(cut)
         for name in self.schemas:
             records += self._late_records(cut, name)
@@ -236,9 +295,13 @@ class RulesKernel:
                 records += self._score_records(cut, group)
         records += [status_record(status) for status in self.dispatcher.close(cut, self.rules)]
         records += self._enforce_budgets(cut.next_watermark_ms)
-        fields = self.rules.read_fields()
-        lanes = (*self._alert_rows(records), *self.decisions.take())
-        return KernelOutput(records, lanes, counters=self._counters(), streams=self.published, fields=fields)
+        return KernelOutput(
+            records,
+            (*self._alert_rows(records), *self.decisions.take()),
+            counters=self._counters(),
+            streams=self.published,
+            reads=self._find_reads(),
+        )
 
     def _alert_rows(self, records: Sequence[Record]) -> tuple[LaneRows, ...]:
         """Return the alerts as rows, if sinks take them."""
@@ -253,11 +316,11 @@ class RulesKernel:
         """Yield the events of each union of streams for each of its keys."""
         for name in self.unions:
             union = self._schema(name)
-            for route, key in enumerate(union.keys):
-                routes = {member: self.schemas[member].keys.index(key) for member in stream_names(name)}
-                frames = {m: events[StreamKey(m, r)] for m, r in routes.items() if StreamKey(m, r) in events}
+            for key in self._routes[name]:
+                routed = {member: self._routed(member, key) for member in stream_names(name)}
+                frames = {member: events[one] for member, one in routed.items() if one in events}
                 if (frame := union_events(union, self.schemas, frames)) is not None:
-                    yield StreamKey(name, route), frame
+                    yield self._routed(name, key), frame
 
     def _counters(self) -> Mapping[str, int]:
         """Return the counters of this cut and the sizes of the state."""
@@ -278,7 +341,11 @@ class RulesKernel:
         rest: Sequence[ControlRecord] = [*waiting, *cut.control]
         while True:
             changes, documents, rest = next_streams(rest)
-            statuses += self._apply_changes(cut, changes)
+            applied = self._apply_changes(cut, changes)
+            if applied is None:
+                self.streams.wait([*changes, *documents, *rest])  # for the next cut, which has the keys
+                break
+            statuses += applied
             if not documents:
                 break
             answers, self.published = self.streams.decide(documents, rest, self.rules)
@@ -287,12 +354,21 @@ class RulesKernel:
                 break  # the rest waits for the next cut, which has the documents
         return [status_record(status) for status in statuses] if cut.shard == 0 else []
 
-    def _apply_changes(self, cut: Cut, control: Sequence[ControlRecord]) -> list[RuleStatus]:
-        """Apply control records of lists and rules, and the clock; return the statuses."""
+    def _apply_changes(self, cut: Cut, control: Sequence[ControlRecord]) -> list[RuleStatus] | None:
+        """Apply control records of lists and rules, and the clock; return the statuses.
+
+        None if a rule needs a key by which events are not routed yet: then nothing has changed but ``published``.
+        """
         parts, changes, deletions = split_records(control)
+        lists = self.lists
         statuses = self._change_lists(parts)
         before, known_columns = self.rules, self._aggregate_columns()
-        self.rules, rule_statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
+        after, rule_statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
+        if new_keys := self._find_new_keys(after):
+            self._restore_lists(lists)
+            self.published = new_keys
+            return None
+        self.rules = after
         if self.rules is not before:
             self._store_rules()
         newly_quarantined = self.rules.quarantined.keys() - before.quarantined.keys()
@@ -312,7 +388,7 @@ class RulesKernel:
             group = self._backfilled_group(backfill.rule)
             if group is not None:
                 name = backfill.rule.rule.on
-                apply_backfill(backfill, group, self._schema(name), self._cut_context(cut, name), self.group_metadata)
+                apply_backfill(backfill, group, self._cut_context(cut, name), self.group_metadata)
 
     def _backfilled_group(self, rule: CompiledRule) -> BackfilledGroup | None:
         """Return the rule's group if it is one of time windows or features, else None."""
@@ -361,14 +437,21 @@ class RulesKernel:
             self.rules = self.rules.with_lists(self.lists.types())
         return statuses
 
+    def _restore_lists(self, lists: ListStore) -> None:
+        """Undo the changes of the lists since they were these."""
+        if self.lists is not lists:
+            self.lists = lists
+            save(lists, self.stored_lists)
+            self.rules = self.rules.with_lists(lists.types())
+
     # --- event rules --------------------------------------------------------------------------------------------
 
-    def _event_records(self, cut: Cut, routed: StreamKey) -> list[Record]:
-        """Evaluate the event rules on every event once, late events included."""
-        frame = cut.events.get(routed)
+    def _event_records(self, cut: Cut, name: str, key: Key) -> list[Record]:
+        """Evaluate the event rules that a key routes on every event once, late events included."""
+        frame = cut.events.get(self._routed(name, key))
         if frame is None:
             return []
-        matcher = self.rules.matcher(routed.stream, routed.route)
+        matcher = self.rules.matcher(name, key)
         matches = matcher.match(frame)
         counts = np.bincount(matches.rule, minlength=len(matcher.rules))
         self._count_cost(matcher, {"candidates": matches.candidates, "matches": counts})
@@ -396,7 +479,7 @@ class RulesKernel:
         name = rule.rule.on
         schema, origin = self._schema(name), self._origin(row)
         by = () if rule.rule.suppress is None else [row[c] for c in rule.rule.suppress.by]
-        key = [row[c] for c in schema.keys[rule.route]]
+        key = [row[c] for c in rule.route_key]
         mark = (origin.topic, origin.partition, origin.offset)
         fired = FiredRule(rule, key, by, mark, origin.event_ms, origin.event_ms)
 
@@ -461,9 +544,7 @@ class RulesKernel:
     def _group_records(self, cut: Cut, group_id: GroupId) -> list[Record]:
         """Add the events that are not late to a group, close the windows that end, and return the alerts."""
         name, group = group_id.stream, self.groups[group_id]
-        route = self._schema(name).route_for(group_id.group_by)
-        assert route is not None, "the rule set accepts only groups that are routed"
-        frame = cut.events.get(StreamKey(name, route))
+        frame = cut.events.get(self._routed(name, self._schema(name).routing_key(group_id.group_by)))
         context = self._cut_context(cut, name)
         records: list[Record] = []
         if frame is not None:
@@ -480,13 +561,11 @@ class RulesKernel:
 
         name, group = group_id.stream, self.groups[group_id]
         assert isinstance(group, ScoreGroup), "make_group creates a ScoreGroup for this kind"
-        route, context = self._schema(name).route_for(group_id.group_by), self._cut_context(cut, name)
-        assert route is not None, "the rule set accepts only groups that are routed"
-        key = self._schema(name).keys[route]
+        key, context = self._schema(name).routing_key(group_id.group_by), self._cut_context(cut, name)
         fired = [one for firings in self.firings.values() for one in firings]
         signals = self.signals.from_firings(group_id, fired)
         for on in self.signals.event_streams(group_id):
-            if (frame := cut.events.get(StreamKey(on, self._schema(on).keys.index(key)))) is not None:
+            if (frame := cut.events.get(self._routed(on, key))) is not None:
                 signals += self.signals.from_events(group_id, on, frame)
         firings, _ = group.signals(signals, context)
         group.close(context)

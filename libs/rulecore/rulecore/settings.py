@@ -94,5 +94,7 @@ class RulesConfig:
     lists: ListLimits = field(default_factory=ListLimits)
     #: Sources whose streams may change while the app runs; none: it takes no stream documents.
     sources: tuple[Source, ...] = ()
+    #: Whether the one shard has all events, each once, under route 0: as in back-tests and tests of rules.
+    is_alone: bool = False
     #: The lanes whose alerts are also rows, for sinks: alerts, shadow.
     alert_rows: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 ``on: [logins, payments]`` is the union of two streams, with the name ``logins+payments``. An event of it has the fields
 of its own stream, NULL in the others' fields, and ``_stream``, the name of its stream. A field that two streams declare
-with different types is not in the union. Its keys are those that all of its streams have.
+with different types is not in the union. Its declared keys are those that all of its streams have, perhaps none.
 """
 
 from __future__ import annotations
@@ -49,10 +49,6 @@ def _make_union(members: tuple[StreamSchema, ...]) -> StreamSchema:
     if taken := [m.name for m in members if m.get(STREAM) is not None]:
         raise RuleSetError(f"on: the stream {taken[0]} has a field {STREAM}, which a union of streams adds")
     shared = tuple(key for key in members[0].keys if all(_has_key(members[0], other, key) for other in members[1:]))
-    if not shared:
-        raise RuleSetError(
-            f"on: {', '.join(names)} have no key in common: the same fields, with the same names and types, under keys"
-        )
     times = {member.event_time for member in members}
     time = times.pop() if len(times) == 1 else EVENT_TIME
     added = [Field(STREAM, STRING, nullable=False)]
@@ -82,10 +78,17 @@ def _merge(fields: Sequence[Field], members: int) -> Field:
 
 @dataclass(frozen=True, slots=True)
 class RuleStream:
-    """A stream that rules may read, and the topic of its events."""
+    """A stream that rules may read, and the topic of its events. ``further_keys``: by which its events are routed
+    beside those that it declares."""
 
     schema: StreamSchema
     topic: str
+    further_keys: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def routes(self) -> tuple[tuple[str, ...], ...]:
+        """The keys by which its events are routed; the number of one is the ``route`` of its ``StreamKey``."""
+        return (*self.schema.keys, *(key for key in self.further_keys if key not in self.schema.keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,16 +177,17 @@ class App:
     """One running stream program.
 
     ``stages``: the kernels of the keyed stages, which run one after the other. ``exchanges``: the inputs of the stages.
-    Without a ``stateless_stage`` every event goes to the first keyed stage, once under each key of its stream.
-    ``shards``: fixed in a checkpoint; a savepoint is restored with any number, up to ``key_groups``. ``lanes``: the
-    topic of each lane; ``tables``: the lanes that end in sinks instead. ``control_topic``: every shard gets each of its
-    records in the same cut. ``watermark_groups``: groups of sources (by index) that share a watermark; the first
-    group's is the watermark of the app; by default one group has all sources. ``derived_sources``: further indexes that
-    groups may have. ``lane_sources``: the sources (by index) whose events reach a lane; for other lanes all.
-    ``rebuild``: builds the app with streams that were published while it ran; None if it takes none. ``data_keys``: the
-    prefixes of keys of control records that are data, and change no fields that the kernels read (``Projection``).
-    ``event_filter``: of the input of the second keyed stage. ``merges``: by lane, what makes records out of the rows
-    that shards have for it, when the output of a cut is written.
+    Without a ``stateless_stage`` every event goes to the exchanges of its stream; without ``exchanges`` there is one
+    for each key of a stream, into the first keyed stage. ``shards``: fixed in a checkpoint; a savepoint is restored
+    with any number, up to ``key_groups``. ``lanes``: the topic of each lane; ``tables``: the lanes that end in sinks
+    instead. ``control_topic``: every shard gets each of its records in the same cut. ``watermark_groups``: groups of
+    sources (by index) that share a watermark; the first group's is the watermark of the app; by default one group has
+    all sources. ``derived_sources``: further indexes that groups may have. ``lane_sources``: the sources (by index)
+    whose events reach a lane; for other lanes all. ``rebuild``: builds the app with streams that were published while
+    it ran; None if it takes none. ``data_keys``: the prefixes of keys of control records that are data, and change no
+    fields that the kernels read (``Projection``). ``event_filter``: of the input of the second keyed stage.
+    ``merges``: by lane, what makes records out of the rows that shards have for it, when the output of a cut is
+    written.
     """
 
     name: str
@@ -320,6 +321,12 @@ class App:
     def registry_topics(self) -> tuple[str, ...]:
         """Topics of the sources whose records name their schemas by ids of a schema registry, in order."""
         return tuple(s.topic for s in self.sources if s.format.needs_registry)
+
+    @property
+    def routes(self) -> tuple[tuple[StreamKey, ...], ...]:
+        """Of each source, the exchanges that get its events as they are, without a stateless stage."""
+        every = [exchange.rows for exchange in self.exchanges if exchange.rows.route >= 0]
+        return tuple(tuple(rows for rows in every if rows.stream == schema.name) for schema in self.schemas)
 
     @property
     def schemas(self) -> tuple[StreamSchema, ...]:

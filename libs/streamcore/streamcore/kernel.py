@@ -8,7 +8,7 @@ function of the cut and of the state before it, which is what replay after a cra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -60,13 +60,17 @@ class StreamKey:
     route: int
 
 
+#: Computes the columns of a key that are no fields of an event, from events of one source. It can be pickled.
+KeyColumns = Callable[["pa.Table"], "pl.DataFrame"]
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """An input of a keyed stage: its rows go to the shard that owns their ``key`` columns, or with ``broadcast`` to
     every shard. ``stage``: number of the keyed stage, from 0. ``parallelism``: most shards that get rows; None: all.
     ``as_table``: the kernel gets the rows as an Arrow table in any order, which is cheaper if it passes most on.
     ``hashed``: ``key`` is one column, which has the hash of the key. ``direct``: all rows come from stage 1, and go
-    around the stages before theirs."""
+    around the stages before theirs. ``columns``: computes the columns of ``key``, which the rows do not have then."""
 
     rows: StreamKey
     key: tuple[str, ...]
@@ -76,6 +80,7 @@ class Exchange:
     as_table: bool = False
     hashed: bool = False
     direct: bool = False
+    columns: KeyColumns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +88,9 @@ class Cut:
     """The part of one cut that a shard processes.
 
     ``events``: for each exchange, the rows that this shard owns, in order of partition and offset; events of a
-    source have the columns of ``StreamSchema.arrow``, but only the fields of ``KernelOutput.fields``, and late events
-    all of them. ``control``: all control records, in order of offset; every
-    shard gets all of them. ``start_offsets``: the offset where the cut begins, by source partition
+    source have the columns of ``StreamSchema.arrow``, but only the fields of ``KernelOutput.reads``, and late events
+    all of them; only the exchanges that it names have rows. ``control``: all control records, in order of offset;
+    every shard gets all of them. ``start_offsets``: the offset where the cut begins, by source partition
     (``offsets.source_partitions``). ``watermark_ms``: the watermark at the start of the cut; ``next_watermark_ms``:
     at its end. ``watermark_times``: both, for each watermark group of the app. ``latest_event_ms``: for each
     stream, the latest event time before the cut. Output of which an app has one per cut is emitted by ``shard`` 0.
@@ -106,13 +111,24 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamReads:
+    """What a kernel reads of a stream: the names of fields, and the routes of exchanges (``StreamKey.route``).
+
+    Route 0 has the late events in any case.
+    """
+
+    fields: frozenset[str]
+    routes: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class KernelOutput:
     """The output of a step: records and rows for lanes, and ``rows`` for the exchanges of later stages.
 
     ``counters``: numbers of occurrences by name, for the metrics. ``progress``: of derived partitions
     (``app.DerivedSource``), from the stateless stage. ``streams``: published documents that the app has from the next
-    cut on (``App.with_streams``), equal in all shards; from the last keyed stage. ``fields``: those of
-    each stream that the kernel reads in the next cut if it has no control records; None for all.
+    cut on (``App.with_streams``), equal in all shards; from the last keyed stage. ``reads``: of each stream, what the
+    kernel reads in the next cut if it has no control records; None for all.
     """
 
     records: Sequence[Record] = ()
@@ -121,7 +137,7 @@ class KernelOutput:
     counters: Mapping[str, int] = field(default_factory=dict)
     progress: Sequence[Progress] = ()
     streams: Sequence[PublishedDocument] = ()
-    fields: Mapping[str, frozenset[str]] | None = None
+    reads: Mapping[str, StreamReads] | None = None
 
 
 class Kernel(Protocol):

@@ -23,7 +23,8 @@ from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES, ROW_LANES, find_lane_faults, lanes_of_sinks
 from rulecore.alerts.alert_rows import alert_columns
 from rulecore.alerts.decisions import DECISION_PARTS, merge_decisions
-from rulecore.factory import LateEventWriter, RulesFactory
+from rulecore.factory import LateEventWriter, RulesFactory, find_exchanges
+from rulecore.key_columns import keep_keys
 from rulecore.lists.routing import DATA_KEYS
 from rulecore.settings import DispatchSettings, GroupSettings, StateBudgets
 from rulecore.streams import RuleStream
@@ -58,10 +59,14 @@ def build_app(settings: RulesSettings) -> App:
 
 
 def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]) -> App:
-    """Build the app with the streams of its files and those that were published while it ran. The files are read once:
+    """Build the app with the streams of its files, those that were published while it ran, and the keys by which rules
+    group. The files are read once:
     what is written into them later is for the next start."""
     sources = add_streams(in_files, published)
-    streams = tuple(RuleStream(source.schema, source.topic) for source in sources)
+    further = dict(keys for one in published if (keys := one.further_keys) is not None)
+    streams = tuple(
+        RuleStream(one.schema, one.topic, keep_keys(one.schema, further.get(one.schema.name, ()))) for one in sources
+    )
     alert_rows = lanes_of_sinks(settings)
     app = App(
         name=settings.app,
@@ -85,6 +90,7 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
                 alert_rows=alert_rows,
             ),
         ),
+        exchanges=tuple(find_exchanges(streams)),
         shards=settings.shards,
         key_groups=settings.key_groups,
         watermark=settings.watermark,

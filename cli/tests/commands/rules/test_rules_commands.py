@@ -97,8 +97,8 @@ def test_an_unknown_field_is_shown_with_file_line_underline_and_hint(
         (GOOD.replace("on: shop", "on: shoop"), "4:5", "there is no stream 'shoop'"),
         (GOOD.replace("amount >= 5000", "amount >= 'much'"), "5:39", "cannot be compared with string"),
         (GOOD.replace("{user_id} paid", "{nobody} paid"), "6", "nobody"),
-        (WINDOWED.replace("[user_id]", "[product_id]"), "6:11", "must contain one of the keys"),
         (WINDOWED.replace("[user_id]", "[usr_id]"), "6:11", "has no usr_id; did you mean user_id? accepted here: ev"),
+        (WINDOWED.replace("[user_id]", "[lower(product)]"), "6:18", "unknown column product"),
         (WINDOWED.replace("having: sum(amount) > 100\n", ""), "1:1", "having is missing"),
         (GOOD + "---\n" + GOOD, "12:5", "the id 'large-payment' is taken by"),
         ("id: [\n", "2:1", "not YAML"),
@@ -232,3 +232,71 @@ tests:
     lists.mkdir()
     write(lists, "list: watched\nversion: 1\nowner: me\nof: string\nentries: [u1]\n")
     assert run(["rules", "test", write(tmp_path, listed + adding, "both.yaml"), "--lists", str(lists)]) == 0
+
+
+BY_EXPRESSION = """\
+id: r
+version: 1
+owner: me
+on: shop
+where: type = 'payment'
+group_by:
+  - lower(country)
+  - amount % 2
+KIND
+then: {severity: low, message: "{lower(country)}"}
+tests:
+  - name: what is equal is counted together
+    events:
+      - {ts: +1s, type: payment, user_id: u1, country: DE, amount: 61}
+      - {ts: +2s, type: payment, user_id: u2, country: de, amount: 63}
+      - {ts: +3s, type: payment, user_id: u3, country: De, amount: 64}
+      - {ts: +4s, type: payment, user_id: u3, country: De, amount: 65}
+    expect: [{lower(country): de, message: de}]
+"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "within: {tumbling: 1h}\nhaving: count(*) >= 3",
+        "within: {session: 1h}\nhaving: count(*) >= 3",
+        "within: {count: 3}\nhaving: count(*) = 3",
+        "features: [{name: n, of: count(*), within: {tumbling: 1d}}]",
+        "features: [{name: n, of: count(*), by: [lower(country), amount % 2, amount > 9], within: {tumbling: 1d}}]\n"
+        "order: in_order",
+        "sequence: [{step: a, where: amount < 62}, {step: b, where: amount > 62}]\nwithin: 1h",
+        "expect: {where: amount > 60 and amount <> 64, every: 1500ms}",
+    ],
+    ids=["window", "session", "count", "features", "in order", "sequence", "absence"],
+)
+def test_a_rule_of_any_kind_is_checked_tested_and_explained_by_keys_that_are_expressions(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = BY_EXPRESSION.replace("KIND", kind)
+    if "features" in kind:
+        text = text.replace("where: type = 'payment'", "where: n >= 2")
+    elif "expect" in kind:
+        text = text.replace("where: type = 'payment'\n", "")
+    path = write(tmp_path, text)
+    assert run(["rules", "check", path]) == 0, capsys.readouterr().out
+    assert run(["rules", "test", path]) == 0, capsys.readouterr().out
+    times = (f"2026-01-05T10:00:0{second}Z" for second in (1, 2, 3, 4))
+    rows = [("DE", 61), ("de", 63), ("De", 64), ("De", 65)]
+    events = [
+        {
+            "event_id": country + str(amount),
+            "ts": at,
+            "type": "payment",
+            "user_id": "u",
+            "country": country,
+            "amount": amount,
+        }
+        for at, (country, amount) in zip(times, rows, strict=True)
+    ]
+    file = write(tmp_path, "\n".join(map(json.dumps, events)), "events.json")
+    capsys.readouterr()
+    assert run(["rules", "explain", "r", "--rules", path, "--event-json", file, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["alerts"]
+    assert all(one["key"] == {"lower(country)": "de", "amount % 2": "1.00"} for one in found["alerts"])

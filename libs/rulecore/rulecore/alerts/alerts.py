@@ -17,6 +17,7 @@ import orjson
 from rulecore import language as lang
 from rulecore.compile.rule import CompiledRule
 from rulecore.firing import Origin, RuleFiring
+from rulecore.key_columns import keyed_schema
 from rulecore.language.types import Value
 from streamcore.schema import Field, StreamSchema, Type
 from streamcore.wire.lanes import Record
@@ -62,7 +63,7 @@ def event_alert(
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
     body: dict[str, object] = {
         "kind": "event",
-        "key": _key(event, schema, schema.keys[rule.route]),
+        "key": _key(event, schema, rule.route_key),
         "window": None,
         "timing": None,
         "event_time_ms": origin.event_ms,
@@ -150,7 +151,8 @@ def _key(row: Mapping[str, Value], schema: StreamSchema, names: tuple[str, ...])
 
 @functools.lru_cache(maxsize=1_024)
 def _select_fields(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[str, Type], ...]:
-    return tuple((f.name, f.type) for name in names if (f := schema.get(name)) is not None)
+    keyed = keyed_schema(schema, names)
+    return tuple((f.name, f.type) for name in names if (f := keyed.get(name)) is not None)
 
 
 def to_json_value(value: Value, kind: Type) -> object:

@@ -83,9 +83,8 @@ class DecisionParts:
     def find_event(self, schema: StreamSchema, row: Mapping[str, Value]) -> Mapping[str, Value]:
         """Return an event of a union as one of its own stream, which may have fields that the union does not have."""
         place = (row[PARTITION], row[OFFSET])
-        for route in range(len(schema.keys)):
-            key = StreamKey(schema.name, route)
-            if key in self._events and (number := self._index(key).get(place)) is not None:
+        for key in self._events:
+            if key.stream == schema.name and (number := self._index(key).get(place)) is not None:
                 return self._events[key].row(number, named=True)
         raise AssertionError("a union has the events of its streams")
 

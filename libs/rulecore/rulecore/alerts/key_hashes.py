@@ -15,6 +15,7 @@ import orjson
 import polars as pl
 
 from rulecore.compile.rule import CompiledRule
+from rulecore.key_columns import Key, keyed_schema
 from rulecore.language.types import Value
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.streams import find_stream
@@ -28,7 +29,7 @@ class EntryKey(NamedTuple):
     """The key of an entry: the names of columns of a stream, and their values."""
 
     stream: str
-    route: int
+    route_key: Key
     columns: tuple[str, ...]
     values: Sequence[Value]
 
@@ -40,7 +41,7 @@ def suppression_key(text: str, rules: RuleSet) -> EntryKey | None:
         if rule.rule.suppress is not None and rule.rule.status.value == mode:
             columns = tuple(rule.rule.suppress.by or rule.group_by)
             if len(columns) == len(values):
-                return EntryKey(rule.rule.on, rule.route, columns, values)
+                return EntryKey(rule.rule.on, rule.route_key, columns, values)
     return None
 
 
@@ -52,25 +53,27 @@ def owned_entries(rows: pl.DataFrame, rules: RuleSet) -> HashedRows:
     """Return the entries of ``Suppression`` that have an effect, each with the hash that decides its shard."""
     keys = [suppression_key(text, rules) for text in rows["key"].to_list()]
     hashes = np.zeros(rows.height, dtype=np.uint64)
-    by_columns: dict[tuple[str, int, tuple[str, ...]], list[int]] = {}
+    by_columns: dict[tuple[str, Key, Key], list[int]] = {}
     for row, key in enumerate(keys):
         if key is not None:
             by_columns.setdefault(key[:3], []).append(row)
-    for (stream, route, columns), indexes in by_columns.items():
+    for (stream, route_key, columns), indexes in by_columns.items():
         values = [keys[row].values for row in indexes]  # type: ignore[union-attr]  # None is in no group
-        hashes[indexes] = _hash_values(find_stream(rules.streams, stream), route, columns, values)
+        hashes[indexes] = _hash_values(
+            keyed_schema(find_stream(rules.streams, stream), columns), route_key, columns, values
+        )
     known = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
     return rows.filter(pl.Series(known)), hashes[known]
 
 
 def _hash_values(
-    schema: StreamSchema, route: int, columns: Sequence[str], rows: Sequence[Sequence[Value]]
+    schema: StreamSchema, route_key: Key, columns: Sequence[str], rows: Sequence[Sequence[Value]]
 ) -> UInt64Array:
     """Return the hashes by which the events with these values are routed."""
     dtypes: Mapping[str, pl.DataType] = {field.name: polars_type(field.type) for field in schema.fields}
-    places = [columns.index(name) for name in schema.keys[route]]
+    places = [columns.index(name) for name in route_key]
     routed = [
         pl.Series(name, [row[place] for row in rows], dtype=dtypes[name], strict=False)
-        for name, place in zip(schema.keys[route], places, strict=True)
+        for name, place in zip(route_key, places, strict=True)
     ]
     return hash_columns(routed, len(rows))

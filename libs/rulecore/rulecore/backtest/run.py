@@ -91,7 +91,8 @@ class BacktestRun:
         self._list_columns = distinct(column for rule in matcher_rules for column in rule.list_columns)
         kernel_rules = [rule.rule for rule in [*self.rules, *signal_rules] if rule.rule.id not in matcher_rule_ids]
         self._unpublished = [as_live(rule) for rule in kernel_rules]  # empty once the kernel has the rules
-        factory = RulesFactory(source.streams, max_rules=max(1, len(self._unpublished)), budgets=_BUDGETS)
+        most = max(1, len(self._unpublished))
+        factory = RulesFactory(source.streams, max_rules=most, budgets=_BUDGETS, is_alone=True)
         self._kernel = RulesKernel(factory) if self._unpublished else None
         self._latest_event_ms: int | None = None
         self._policy = policy
@@ -178,17 +179,16 @@ class BacktestRun:
         # In the first cut the time of the first event: windows that began before it are incomplete.
         first_ms = min((int(t.min()) for t in times), default=0)  # type: ignore[arg-type]
         latest_event_ms = first_ms if self._latest_event_ms is None else self._latest_event_ms
-        keys = {stream.schema.name: range(len(stream.schema.keys)) for stream in self.source.streams}
-        events_by_key = {StreamKey(name, key): frame for name, frame in frames.items() for key in keys[name]}
+        names = [stream.schema.name for stream in self.source.streams]
         output = kernel.step(
             Cut(
                 shard=0,
-                events=events_by_key,
+                events={StreamKey(name, 0): frame for name, frame in frames.items()},
                 control=control,
                 clock_ms=clock_ms,
                 watermark_ms=watermark_ms,
                 next_watermark_ms=next_watermark_ms,
-                latest_event_ms=dict.fromkeys(keys, latest_event_ms),
+                latest_event_ms=dict.fromkeys(names, latest_event_ms),
             )
         )
         self._latest_event_ms = max([latest_event_ms, *(int(t.max()) for t in times)])  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from streamcore.schema import StreamSchema
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy:
     """A checked decision policy. ``wheres``: its condition by stream; empty without one. ``reads``: by stream, the
-    fields that decisions need of an event, besides its keys."""
+    fields that decisions need of an event."""
 
     policy: DecisionPolicy
     wheres: Mapping[str, Expr] = field(default_factory=dict)
@@ -31,6 +31,10 @@ class CompiledPolicy:
     def name(self) -> str:
         """The name of the policy."""
         return self.policy.decision_policy
+
+    def chooses(self, stream: str) -> bool:
+        """Return whether it decides about events of a stream at which no rule fires."""
+        return stream in self.wheres or bool(self.policy.share)
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -54,5 +58,6 @@ def _compile(text: str, schema: StreamSchema, limits: RuleLimits) -> Expr:
 
 
 def _read_fields(schema: StreamSchema, where: Expr | None) -> frozenset[str]:
-    own = {schema.event_id} if schema.event_id is not None else set()
+    own = {column for key in schema.keys for column in key}
+    own |= {schema.event_id} if schema.event_id is not None else set()
     return frozenset(own | (set() if where is None else lang.columns(where)) & set(schema.names))

@@ -9,7 +9,7 @@ so the state stored under a fingerprint survives such changes and is shared by a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -32,11 +32,12 @@ from rulecore.documents.rule import Rule, RuleKind, canonical_json
 from rulecore.documents.rule_kinds import TimedOut, flatten_steps
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec, SlidingSpec, TumblingSpec
 from rulecore.errors import RuleSetError
+from rulecore.key_columns import Key, KeyColumn, parse_key_columns, with_key_columns
 from rulecore.language import AggregateCall, Expr, ListType, Scope
 from rulecore.language.suggestions import suggest_field
 from rulecore.lists.list_columns import ListColumn, distinct, extract_list_columns
 from rulecore.matching.access_plan import AccessPlan, plan_access
-from rulecore.streams import find_stream
+from rulecore.streams import find_stream, stream_names
 from streamcore.durations import render_duration
 from streamcore.schema import BOOLEAN, LONG, StreamSchema, Type
 
@@ -63,6 +64,8 @@ class RuleLimits:
     window_ms: int = 400 * _DAY_MS
     #: Most aggregates of a rule.
     aggregates: int = 16
+    #: Most keys by which the rules of a stream route its events.
+    keys: int = 64
     #: Most bytes of staged parts: parts of releases that are not yet published.
     staged_bytes: int = 64 * 1024 * 1024
     #: Most matches of one rule in one cut and shard.
@@ -162,8 +165,8 @@ class CompiledRule:
     of event rules, feature rules and absence rules. ``having``: the condition as the author wrote it;
     ``having_on_columns``: with a column for each aggregate; ``having_plan``: its access plan. ``placeholders``: the
     fields that the message shows.
-    ``route``: the index, in ``StreamSchema.keys``, of the key by which the rule's events are routed; ``route_key``:
-    that key, of feature rules only. ``family`` and ``unit`` are the ``kind`` and ``unit`` of the rule's ``GroupId``.
+    ``route_key``: the key by which the rule's events are routed. ``key_columns``: the columns of keys that are
+    expressions. ``family`` and ``unit`` are the ``kind`` and ``unit`` of the rule's ``GroupId``.
     ``alert_fields``: the values in its alerts. ``sequence``, ``absence``, ``score`` and ``features`` are set for rules
     of that kind only. ``list_columns``: the columns with answers of lists that its conditions need. ``populations``:
     the lists whose entries an absence rule expects. ``reads``: the fields of its stream that its conditions, its state
@@ -177,8 +180,8 @@ class CompiledRule:
     placeholders: tuple[MessageField, ...]
     having: Expr | None = None
     group_by: tuple[str, ...] = ()
-    route: int = 0
-    route_key: tuple[str, ...] = ()
+    route_key: Key = ()
+    key_columns: tuple[KeyColumn, ...] = ()
     window: RuleWindow | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     having_on_columns: Expr | None = None
@@ -201,14 +204,19 @@ class CompiledRule:
         return frozenset((*(column.list.name for column in self.list_columns), *self.populations))
 
     @property
+    def columns(self) -> tuple[KeyColumn | ListColumn, ...]:
+        """The columns that are added to the events which the rule reads."""
+        return (*self.key_columns, *self.list_columns)
+
+    @property
     def kind(self) -> RuleKind:
         """The kind of the rule."""
         return self.rule.kind
 
     @property
     def state_key(self) -> tuple[str, ...]:
-        """The ``group_by`` of the rule's ``GroupId``. Features have keys of their own; all that one key of the stream
-        routes are in one group."""
+        """The ``group_by`` of the rule's ``GroupId``. Features have keys of their own; all that are routed by one key
+        are in one group."""
         return self.route_key if self.features else self.group_by
 
 
@@ -217,19 +225,48 @@ def compile_rule(
 ) -> CompiledRule:
     """Check and compile a rule. Raise ``ExpressionError`` or ``RuleSetError`` if it is invalid."""
     schema = find_stream(streams, rule.on)
-    compiled = _compile_kind(rule, schema, NameScope.of_stream(schema, lists, limits.expression), limits)
+    keys = _key_columns(rule, schema)
+    keyed = with_key_columns(schema, keys)
+    compiled = _compile_kind(rule, keyed, NameScope.of_stream(keyed, lists, limits.expression), limits)
+    compiled = replace(compiled, key_columns=keys)
+    _check_members(compiled, [streams[name] for name in stream_names(rule.on)])
     fields = frozenset(schema.names)
     return replace(compiled, reads=fields if rule.then.event else fields & _read_fields(compiled))
 
 
+def _key_columns(rule: Rule, schema: StreamSchema) -> tuple[KeyColumn, ...]:
+    """Return the columns of the rule's keys that are expressions."""
+    found = list(parse_key_columns(schema, rule.group_by))
+    for number, feature in enumerate(rule.features):
+        found += parse_key_columns(schema, feature.by, f"features.{number}.by")
+    return tuple(sorted(set(found), key=lambda column: column.name))
+
+
+def _check_members(rule: CompiledRule, members: Sequence[StreamSchema]) -> None:
+    """Raise ``RuleSetError`` if the events of one of the streams of a union have no key to be routed by."""
+    operands = {column.name: lang.columns(column.operand) for column in rule.key_columns}
+    needed = {field for name in rule.route_key for field in operands.get(name, {name})}
+    for member in members if len(members) > 1 else ():
+        if absent := sorted(name for name in needed if member.get(name) is None):
+            raise RuleSetError(
+                f"group_by: {member.name} has no {', '.join(absent)}, and all streams of a rule need its key; "
+                "declare it in each with one name and type, with from: where it has another"
+            )
+
+
 def _read_fields(rule: CompiledRule) -> frozenset[str]:
     """Return the names of the columns that a rule reads: fields of its stream, and others."""
-    exprs = [rule.where, *(column.operand for column in rule.list_columns)]
+    exprs = [rule.where, *(column.operand for column in rule.columns)]
     exprs += [expr for spec in rule.aggregates for expr in (spec.argument, spec.where)]
     exprs += [expr for feature in rule.features for expr in (feature.argument, feature.where)]
     suppress = rule.rule.suppress
     names = {*(name for feature in rule.features for name in feature.by)}
-    names |= {*rule.group_by, *(one.column for one in rule.placeholders), *(() if suppress is None else suppress.by)}
+    names |= {
+        *rule.group_by,
+        *rule.route_key,
+        *(one.column for one in rule.placeholders),
+        *(() if suppress is None else suppress.by),
+    }
     if rule.sequence is not None:
         names |= rule.sequence.columns
     return frozenset(names).union(*(lang.columns(expr) for expr in exprs if expr is not None))
@@ -238,6 +275,7 @@ def _read_fields(rule: CompiledRule) -> frozenset[str]:
 def _compile_kind(rule: Rule, schema: StreamSchema, names: NameScope, limits: RuleLimits) -> CompiledRule:
     if rule.kind is RuleKind.FEATURE:
         return _compile_feature_rule(rule, schema, names, limits)
+    event_key = _event_key(rule, schema) if rule.kind is RuleKind.EVENT else ()
     event_names = replace(names, steps=tuple(item.step for item in flatten_steps(rule.sequence or ())))
     where = None if rule.where is None else compile_condition(rule.where, "where", event_names)
     if rule.kind is RuleKind.WINDOW:
@@ -259,27 +297,32 @@ def _compile_kind(rule: Rule, schema: StreamSchema, names: NameScope, limits: Ru
         where=where.expr,
         message=text,
         placeholders=used,
-        route=_suppress_route(rule, schema),
+        route_key=event_key,
         plan=plan_access(where.expr),
         list_columns=where.list_columns,
     )
 
 
-def _suppress_route(rule: Rule, schema: StreamSchema) -> int:
-    """Return the route under which all events with equal values of ``suppress.by`` reach one shard."""
-    if rule.suppress is None:
-        return 0
-    return route_for(schema, rule.suppress.by, "suppress.by")
+def _event_key(rule: Rule, schema: StreamSchema) -> Key:
+    """Return the key by which all events with equal values of ``suppress.by`` reach one shard; without it any."""
+    if rule.suppress is not None:
+        return route_key_for(schema, rule.suppress.by, "suppress.by")
+    if not schema.keys:
+        names = ", ".join(stream_names(rule.on))
+        raise RuleSetError(
+            f"on: {names} have no key in common: the same fields, with the same names and types, under keys"
+        )
+    return schema.keys[0]
 
 
-def check_suppress(rule: Rule, schema: StreamSchema, route: int) -> None:
+def check_suppress(rule: Rule, route_key: Key) -> None:
     """Raise ``RuleSetError`` if alerts with equal values of ``suppress.by`` would come from several shards."""
     by = rule.suppress.by if rule.suppress is not None else ()
     if not by:
         return
     if unknown := [name for name in by if name not in rule.group_by]:
         raise RuleSetError(f"suppress.by: {', '.join(unknown)} is not in group_by; an alert has only those columns")
-    if missing := [name for name in schema.keys[route] if name not in by]:
+    if missing := [name for name in route_key if name not in by]:
         raise RuleSetError(f"suppress.by: must contain {', '.join(missing)}, which the rule's events are routed by")
 
 
@@ -287,7 +330,7 @@ def _compile_window_rule(
     rule: Rule, condition: EventCondition | None, schema: StreamSchema, names: NameScope, limits: RuleLimits
 ) -> CompiledRule:
     window, family, unit = _compile_window(rule, limits)
-    group_by, route = grouping_for(rule, schema)
+    group_by, route_key = grouping_for(rule, schema)
     columns, where = names.columns, None if condition is None else condition.expr
     having = _parse_having(rule, {name: columns[name] for name in group_by}, names)
     aggregates = {
@@ -309,7 +352,7 @@ def _compile_window_rule(
         where=where,
         having=having,
         group_by=group_by,
-        route=route,
+        route_key=route_key,
         window=window,
         aggregates=specs,
         alert_fields=tuple(AlertField(s.text, s.column, s.type) for s in specs),
@@ -330,7 +373,7 @@ def _compile_sequence_rule(
     if rule.within.span > limits.window_ms:
         longest = render_duration(limits.window_ms)
         raise RuleSetError(f"within: a sequence of {render_duration(rule.within.span)}, at most {longest}")
-    group_by, route = grouping_for(rule, schema)
+    group_by, route_key = grouping_for(rule, schema)
     columns, common = names.columns, None if where is None else where.expr
     sequence, list_columns = sequences.compile_sequence(rule, group_by, common, names)
     named = {name: MessageField(name, column, kind) for name, (column, kind) in sequences.MESSAGE_FIELDS.items()}
@@ -346,7 +389,7 @@ def _compile_sequence_rule(
         message=text,
         placeholders=used,
         group_by=group_by,
-        route=route,
+        route_key=route_key,
         alert_fields=(
             AlertField("count", sequences.COUNT, LONG),
             AlertField("duration_ms", sequences.DURATION, LONG),
@@ -360,7 +403,7 @@ def _compile_sequence_rule(
 
 
 def _compile_absence_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
-    group_by, route = grouping_for(rule, schema)
+    group_by, route_key = grouping_for(rule, schema)
     assert rule.expect is not None, "an absence rule"
     expected = compile_condition(rule.expect.where, "expect.where", names)
     spec = absence_spec.compile_absence(rule, schema, group_by, expected.expr, names.lists)
@@ -373,7 +416,7 @@ def _compile_absence_rule(rule: Rule, schema: StreamSchema, names: NameScope) ->
         message=text,
         placeholders=used,
         group_by=group_by,
-        route=route,
+        route_key=route_key,
         plan=plan_access(spec.where),
         alert_fields=alert_fields,
         family=RuleKind.ABSENCE,
@@ -384,7 +427,7 @@ def _compile_absence_rule(rule: Rule, schema: StreamSchema, names: NameScope) ->
 
 
 def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
-    group_by, route = grouping_for(rule, schema)
+    group_by, route_key = grouping_for(rule, schema)
     alert_fields = tuple(AlertField(name, f"__{name}", kind) for name, kind in scores_spec.ALERT_FIELDS)
     text, used = _parse_message(rule, _message_fields(group_by, names.columns, alert_fields))
     return CompiledRule(
@@ -394,7 +437,7 @@ def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> C
         message=text,
         placeholders=used,
         group_by=group_by,
-        route=route,
+        route_key=route_key,
         alert_fields=alert_fields,
         family=RuleKind.SCORE,
         score=scores_spec.compile_score(rule),
@@ -402,9 +445,9 @@ def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> C
 
 
 def _compile_feature_rule(rule: Rule, schema: StreamSchema, names: NameScope, limits: RuleLimits) -> CompiledRule:
-    group_by, route = grouping_for(rule, schema)
+    group_by, route_key = grouping_for(rule, schema)
     most = FeatureLimits(limits.window_ms, limits.panes_per_window)
-    features, own_lists = feature_specs.compile_features(rule, schema, names, schema.keys[route], most)
+    features, own_lists = feature_specs.compile_features(rule, schema, names, route_key, most)
     assert rule.where is not None, "the document model rejects a feature rule without a condition"
     with_features = feature_specs.with_features(names, features)
     written = compile_condition(rule.where, "where", with_features)
@@ -422,8 +465,7 @@ def _compile_feature_rule(rule: Rule, schema: StreamSchema, names: NameScope, li
         message=text,
         placeholders=used,
         group_by=group_by,
-        route=route,
-        route_key=schema.keys[route],
+        route_key=route_key,
         plan=plan_access(where),
         alert_fields=tuple(AlertField(f.name, f.column, f.type) for f in features),
         family=IN_ORDER if rule.order is EventOrder.IN_ORDER else RuleKind.FEATURE,
@@ -483,17 +525,22 @@ def _pane_identity(family: str, unit: int) -> object:
     return unit if family == RuleKind.WINDOW else [family, unit]
 
 
-def grouping_for(rule: Rule, schema: StreamSchema) -> tuple[tuple[str, ...], int]:
-    """Return the columns of ``group_by`` in the order of the stream's fields, and the route of the rule's events."""
-    route = route_for(schema, rule.group_by, "group_by")
-    check_suppress(rule, schema, route)
-    return tuple(name for name in schema.names if name in rule.group_by), route
+def grouping_for(rule: Rule, schema: StreamSchema) -> tuple[Key, Key]:
+    """Return the columns of ``group_by``, and the key that routes its events; both in the order of the stream's fields,
+    with those that are expressions behind them."""
+    route_key = route_key_for(schema, rule.group_by, "group_by")
+    check_suppress(rule, route_key)
+    return _in_order(schema, rule.group_by), route_key
 
 
-def route_for(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int:
-    """Return the route under which all events with equal values of these columns reach one shard.
+def _in_order(schema: StreamSchema, columns: Key) -> Key:
+    return tuple(name for name in schema.names if name in columns)
 
-    ``field``: the field of the rule that names the columns, for the ``RuleSetError`` if there is no such route.
+
+def route_key_for(schema: StreamSchema, columns: Key, field: str) -> Key:
+    """Return the key by which all events with equal values of these columns reach one shard.
+
+    ``field``: the field of the rule that names the columns, for the ``RuleSetError`` if there can be none.
     """
     if unknown := [name for name in columns if schema.get(name) is None]:
         raise RuleSetError(
@@ -502,11 +549,7 @@ def route_for(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int
     if nested := [name for name in columns if (found := schema.get(name)) is not None and found.type.is_nested]:
         hint = "declare the value in it as a field of its own, with from:"
         raise RuleSetError(f"{field}: {', '.join(nested)} is no single value of {schema.name}; {hint}")
-    route = schema.route_for(columns)
-    if route is None:
-        keys = " or ".join(f"[{', '.join(key)}]" for key in schema.keys)
-        raise RuleSetError(f"{field}: must contain one of the keys that {schema.name} is routed by: {keys}")
-    return route
+    return schema.routing_key(_in_order(schema, columns))
 
 
 def _parse_having(rule: Rule, groups: Mapping[str, Type], names: NameScope) -> Expr:

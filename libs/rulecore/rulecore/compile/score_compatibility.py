@@ -24,15 +24,19 @@ def incompatibility(score: CompiledRule, other: CompiledRule, streams: Mapping[s
         return f"{name} is on {_list(other)}, this rule on {_list(score)}; name all streams of its rules in `on`"
     if weight is None and other.rule.then.score == 0:
         return f"{name} has no score in its `then`; give it a weight here, such as {{{name}: 10}}"
-    own, union = find_stream(streams, other.rule.on), find_stream(streams, score.rule.on)
     if other.kind is RuleKind.EVENT:
+        own = find_stream(streams, other.rule.on)
         absent = [column for column in score.group_by if own.get(column) is None]
         return f"{name} is on {_list(other)}, which has no {absent[0]} to group by" if absent else None
     if not set(score.group_by) <= set(other.group_by):
         needed, given = ", ".join(score.group_by), ", ".join(other.group_by)
         return f"{name} is grouped by [{given}], so its score belongs to no single key; it needs [{needed}] in group_by"
-    if own.keys[other.route] != union.keys[score.route]:
-        return f"{name} is routed by another key of {_list(other)} than this rule; group both by the same key"
+    if other.route_key != score.route_key:
+        shared = ", ".join(score.route_key)
+        return (
+            f"{name} is routed by another key of {_list(other)} than this rule; group both by the same key, or declare "
+            f"[{shared}] under keys of the stream"
+        )
     return None
 
 

@@ -44,7 +44,7 @@ class Feature(DocumentModel):
     by: Annotated[
         tuple[ColumnName, ...],
         Field(strict=False, max_length=MAX_KEY_COLUMNS),
-        Field(description="Columns whose values earlier events share with the event; the default is group_by."),
+        Field(description="Fields and expressions whose values earlier events share with it; by default group_by."),
     ] = ()
     within: Annotated[
         Within, Field(description="How far back: {sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far.")

@@ -285,7 +285,7 @@ class Rule(DocumentModel):
     group_by: Annotated[
         tuple[ColumnName, ...],
         Field(strict=False, max_length=MAX_GROUP_COLUMNS),
-        Field(description="Columns that events are grouped by; they contain a key of the stream."),
+        Field(description="What events are grouped by: fields, and expressions such as lower(email)."),
     ] = ()
     features: Annotated[
         tuple[Feature, ...],

@@ -34,6 +34,6 @@ def with_feature_values(
     if rule.rule.order is EventOrder.IN_ORDER:
         place = pl.arange(events.height).alias(_PLACE)
         events = events.with_columns(place).sort(EVENT_MS, PARTITION, OFFSET)
-    values = group.values(with_list_columns(events, rule.list_columns, contents))
+    values = group.values(with_list_columns(events, rule.columns, contents))
     found = events.with_columns(values[feature.column].alias(feature.name) for feature in rule.features)
     return found.sort(_PLACE).drop(_PLACE) if _PLACE in found.columns else found

@@ -26,9 +26,11 @@ from rulecore.errors import RuleError
 from rulecore.explain.event import parse_conditions, trace_event
 from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
 from rulecore.explain.windows import windows_for_question
+from rulecore.key_columns import keyed_schema
 from rulecore.language import Expr, ListType, Scope
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
+from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.scalar import logical_lists
 from rulecore.lists.snapshots import with_columns_for
 from rulecore.lists.store import ListStore
@@ -53,7 +55,8 @@ def explain_rule(
     adds up. ``lists``: the lists that the rules use; their content is that at the time of the latest event.
     """
     lists = lists or ListStore.empty()
-    schema, events = source.schema, unite_events(source, frames)
+    schema = keyed_schema(source.schema, rule.group_by)
+    events = with_list_columns(unite_events(source, frames), rule.key_columns, {})
     alerts = recompute_alerts(rule, source, frames, question.closing_ms, support, lists)
     own = parse_conditions(rule, schema, lists.types())
     conditions = own | _signal_conditions(schema, support, lists.types())

@@ -19,6 +19,8 @@ from rulecore.explain.event import parse_conditions, trace_event
 from rulecore.explain.explanation import ExplainQuestion
 from rulecore.explain.rule import latest_event_ms
 from rulecore.explain.windows import windows_for_question
+from rulecore.key_columns import keyed_schema
+from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.scalar import logical_lists
 from rulecore.lists.store import ListStore
 from rulecore.streams import STREAM, RuleInput
@@ -54,7 +56,10 @@ def trace_test(
         from rulecore.explain.features import with_feature_values  # imports their group, which takes time
 
         events = with_feature_values(rule, source.schema, events, contents)
-    conditions, known = parse_conditions(rule, source.schema, lists.types()), logical_lists(contents)
+    conditions, known = (
+        parse_conditions(rule, keyed_schema(source.schema, rule.group_by), lists.types()),
+        logical_lists(contents),
+    )
     numbers = _numbers(source, test)
     found = []
     for row in events.head(MAX_TRACED).iter_rows(named=True):
@@ -80,7 +85,7 @@ def _united(rule: CompiledRule, test: RuleTest, source: RuleInput) -> pl.DataFra
         else pl.DataFrame(one.schema.arrow.empty_table())
         for one in source.streams
     }
-    return unite_events(source, frames)
+    return with_list_columns(unite_events(source, frames), rule.key_columns, {})
 
 
 def _numbers(source: RuleInput, test: RuleTest) -> Mapping[str, Sequence[int]]:

@@ -23,6 +23,7 @@ from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.sequences.firings import SequenceMatch, find_end
 from rulecore.groups.sequences.group import SequenceGroup, with_computed
 from rulecore.groups.sequences.ids import required_sequence
+from rulecore.key_columns import keyed_schema
 from rulecore.language import Scope
 from rulecore.lists.fill_columns import with_list_columns
 from rulecore.lists.scalar import logical_lists
@@ -46,19 +47,19 @@ class SequenceTracer:
     def __init__(
         self, rule: CompiledRule, source: RuleInput, events: pl.DataFrame, closing_ms: int, lists: ListStore
     ) -> None:
-        self.rule, self.source = rule, source
+        self.rule, self.source, keyed = rule, source, keyed_schema(source.schema, rule.group_by)
         contents = lists.contents(int(events[EVENT_MS].max()))  # type: ignore[arg-type]
         self._contents = logical_lists(contents)
         group_id = GroupId.for_rule(rule)
         assert group_id is not None
-        self.group = SequenceGroup(group_id, source.schema, GroupSettings())
+        self.group = SequenceGroup(group_id, keyed, GroupSettings())
         self.group.set_rules([rule], KeyValueTable(), NO_WATERMARK, NO_WATERMARK)
         self.context = CutContext(0, KeySpace(), source.topics[0], 0, NO_WATERMARK, closing_ms, contents, source.topics)
-        self.group.add(with_list_columns(events, rule.list_columns, contents), self.context)
+        self.group.add(with_list_columns(events, rule.columns, contents), self.context)
         ordered = events.sort(EVENT_MS, PARTITION, OFFSET)
         self.rows = with_computed(ordered, required_sequence(rule).computed).rows(named=True)
         self.row_at = {(row[PARTITION], row[OFFSET]): row for row in self.rows}
-        scope = replace(Scope.of_event(source.schema), lists=lists.types())
+        scope = replace(Scope.of_event(keyed), lists=lists.types())
         self.conditions = sequence_conditions(rule, scope)
         if rule.rule.where is not None:
             self.conditions["where"] = lang.parse(rule.rule.where, scope, field="where")

@@ -22,6 +22,7 @@ from rulecore.firing import RuleFiring
 from rulecore.groups.base import CutContext, GroupId, RuleGroup
 from rulecore.groups.registry import make_group
 from rulecore.groups.windows.members import window_panes
+from rulecore.key_columns import keyed_schema
 from rulecore.language import AggregateCall, ColumnRef, Expr, ListType
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.language.types import Value
@@ -79,12 +80,15 @@ def _trace(
         return []
     contents = lists.contents(int(events[EVENT_MS].max()))  # type: ignore[arg-type]
     probe = _Probe(rule, _without_threshold(rule, source, lists.types()), source, contents)
-    numbered = with_list_columns(events, probe.rule.list_columns, contents).with_row_index("__row")
+    numbered = with_list_columns(events, probe.rule.columns, contents).with_row_index("__row")
     own = numbered.filter(_satisfies_where(rule))
     if not own.height:
         return []
     firings = probe.at_window_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_events(own, chosen(own))
-    return [_window_trace(rule, source.schema, firing, row, logical_lists(contents)) for firing, row in firings]
+    return [
+        _window_trace(rule, keyed_schema(source.schema, rule.group_by), firing, row, logical_lists(contents))
+        for firing, row in firings
+    ]
 
 
 def _latest_rows(own: pl.DataFrame) -> Sequence[int]:

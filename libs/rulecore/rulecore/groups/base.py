@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 import polars as pl
 
@@ -16,6 +17,8 @@ from rulecore.state_size import StateHolder
 from streamcore.key_space import KeySpace
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.state import KeyValueTable, StateTable
+
+_ESCAPES: Final = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%,/:"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,14 +45,18 @@ class GroupId:
         return cls(rule.family, rule.rule.on, rule.state_key, rule.unit)
 
     def __str__(self) -> str:
-        """Return ``kind/stream/columns/unit/generation``, the name of the group in the names of its tables."""
-        return f"{self.kind}/{self.stream}/{','.join(self.group_by)}/{self.unit}/{self.generation}"
+        """Return ``kind/stream/columns/unit/generation``, the name of the group in the names of its tables.
+
+        The signs of names of columns that separate names are escaped as in a URL."""
+        columns = ",".join(name.translate(_ESCAPES) for name in self.group_by)
+        return f"{self.kind}/{self.stream}/{columns}/{self.unit}/{self.generation}"
 
     @classmethod
     def parse(cls, text: str) -> GroupId:
         """Parse the result of ``str``."""
         kind, stream, columns, unit, generation = text.split("/")
-        return cls(kind, stream, tuple(columns.split(",")) if columns else (), int(unit), int(generation))
+        group_by = tuple(map(unquote, columns.split(","))) if columns else ()
+        return cls(kind, stream, group_by, int(unit), int(generation))
 
 
 class ListValues(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from rulecore.compile import rule as compiled
 from rulecore.documents.rule import RuleKind
 from rulecore.groups.base import GroupId, RuleGroup
+from rulecore.key_columns import keyed_schema
 from rulecore.settings import GroupSettings
 from streamcore.schema import StreamSchema
 
@@ -19,7 +20,7 @@ GroupFactory = Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]
 
 def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) -> RuleGroup:
     """Return an empty group of the kind ``group.kind``."""
-    return _group_factory(group.kind)(group, schema, settings)
+    return _group_factory(group.kind)(group, keyed_schema(schema, group.group_by), settings)
 
 
 def _group_factory(kind: str) -> GroupFactory:

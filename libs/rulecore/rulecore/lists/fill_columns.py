@@ -1,4 +1,5 @@
-"""Adds list columns (``ListColumn``) to a frame of events, with values from the contents of the lists."""
+"""Adds to a frame of events the columns that rules read beside its fields: list columns (``ListColumn``), with values
+from the contents of the lists, and columns of keys (``KeyColumn``)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
+from rulecore.key_columns import KeyColumn
 from rulecore.language import ColumnRef, Expr, ListType
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
@@ -14,21 +16,38 @@ from streamcore.columnar.polars_types import polars_type
 
 
 def with_list_columns(
-    frame: pl.DataFrame, columns: Iterable[ListColumn], contents: Mapping[str, ListContent]
+    frame: pl.DataFrame, columns: Iterable[KeyColumn | ListColumn], contents: Mapping[str, ListContent]
 ) -> pl.DataFrame:
     """Return the frame with these columns. A column is NULL if its list does not exist or has other types.
 
     A column whose operand cannot be evaluated is omitted, so that the rules that use it fail, and no others.
     """
     for column in distinct(columns):
-        content = contents.get(column.list.name)
         if column.name in frame.columns:
             continue
+        if isinstance(column, KeyColumn):
+            frame = frame.with_columns(key_values(frame, column))
+            continue
+        content = contents.get(column.list.name)
         if content is None or not _has_types(content.type, column):
             frame = frame.with_columns(pl.lit(None, polars_type(column.type)).alias(column.name))
         elif (keys := _keys(frame, column.operand)) is not None:
             frame = frame.with_columns(_look_up(content, column, keys).alias(column.name))
     return frame
+
+
+def key_values(frame: pl.DataFrame, column: KeyColumn) -> pl.Series:
+    """Return the physical values of a column of a key: equal for equal events, whatever the frame they are in.
+
+    An event of which the expression cannot be computed has NULL; it is looked for by halves.
+    """
+    kind, found = polars_type(column.type), _keys(frame, column.operand)
+    if found is not None:
+        return found.cast(kind).alias(column.name)
+    if frame.height <= 1:
+        return pl.repeat(None, frame.height, dtype=kind, eager=True).alias(column.name)
+    half = frame.height // 2
+    return pl.concat([key_values(frame[:half], column), key_values(frame[half:], column)])
 
 
 def _has_types(kind: ListType, column: ListColumn) -> bool:

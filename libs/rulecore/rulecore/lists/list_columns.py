@@ -11,8 +11,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rulecore import language as lang
+from rulecore.key_columns import KeyColumn
 from rulecore.language import ColumnRef, Expr, ListType
 from streamcore.schema import BOOLEAN, Type
 
@@ -72,6 +74,9 @@ def _column(kind: ListColumnKind, list_type: ListType, operand: Expr, found: dic
     return found.setdefault(name, ListColumn(name, kind, list_type, lang.normalize(operand))).expr
 
 
-def distinct(columns: Iterable[ListColumn]) -> tuple[ListColumn, ...]:
+_Column = TypeVar("_Column", bound=KeyColumn | ListColumn)
+
+
+def distinct(columns: Iterable[_Column]) -> tuple[_Column, ...]:
     """Return the columns without duplicates; a column still comes after those that its operand uses."""
     return tuple({column.name: column for column in columns}.values())

@@ -29,6 +29,7 @@ from rulecore.compile.rule import (
 from rulecore.documents.rule import Rule, RuleKind, RuleMode
 from rulecore.documents.yaml_reader import Json, PathKey, dotted_path
 from rulecore.errors import RuleError
+from rulecore.key_columns import keyed_schema
 from rulecore.language import Expr, Scope
 from rulecore.streams import find_stream
 from streamcore.durations import render_duration
@@ -190,9 +191,7 @@ def _are_comparable_lists(old: Json, new: Json) -> bool:
 def _try_parse(rule: Rule, path: PathKey, text: str, streams: Mapping[str, StreamSchema]) -> Expr | None:
     """Return the normal form of the condition at ``path`` of a rule; None if it does not parse."""
     try:
-        schema = find_stream(streams, rule.on)
-        if any(schema.get(name) is None for name in rule.group_by):
-            return None
+        schema = keyed_schema(find_stream(streams, rule.on), rule.group_by)
         scope = Scope.of_group(schema, rule.group_by) if path[-1] == "having" else Scope.of_event(schema)
         if path == ("where",) and rule.features:
             scope = replace(scope, columns={**scope.columns, **_feature_types(rule, streams)})

@@ -21,10 +21,11 @@ from rulecore.compile.rule import CompiledRule, RuleLimits
 from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.slots import EVALUATED, Slot, VersionSlot, version_key
 from rulecore.documents.status import REASON_CHARACTERS, RuleStatus
-from rulecore.errors import RuleError
+from rulecore.errors import RuleError, RuleSetError
 from rulecore.governance.documents import ProposalDocument
 from rulecore.governance.state import Governance
 from rulecore.governance.table import ApprovalNeed, GovernanceTable
+from rulecore.key_columns import Key, KeyColumn
 from rulecore.language import ListType
 from rulecore.lists.list_columns import ListColumn, distinct
 from rulecore.matching.matcher import EventMatcher
@@ -73,12 +74,14 @@ class RuleSet:
     )
     lists: Mapping[str, ListType] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     backfills: tuple[BackfillRows, ...] = field(default=(), compare=False, repr=False)
-    _matchers: dict[tuple[str, int], EventMatcher[CompiledRule]] = field(
+    _matchers: dict[tuple[str, Key], EventMatcher[CompiledRule]] = field(
         default_factory=dict, compare=False, repr=False
     )
     _boundary_cache: list[int] = field(default_factory=list, compare=False, repr=False)
     _with_state_cache: list[tuple[CompiledRule, ...]] = field(default_factory=list, compare=False, repr=False)
-    _read_fields_cache: list[Mapping[str, frozenset[str]]] = field(default_factory=list, compare=False, repr=False)
+    _reads_cache: list[tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[Key]]]] = field(
+        default_factory=list, compare=False, repr=False
+    )
 
     @classmethod
     def empty(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None) -> RuleSet:
@@ -92,8 +95,10 @@ class RuleSet:
         limits: RuleLimits,
         records: Iterable[tuple[str, bytes]],
         lists: Mapping[str, ListType] | None = None,
+        routes: Mapping[str, Sequence[Key]] | None = None,
     ) -> RuleSet:
-        """Return the set whose ``records()`` these are. ``lists``: the types of the lists that its rules may use."""
+        """Return the set whose ``records()`` these are. ``lists``: the types of the lists that its rules may use.
+        ``routes``: the keys by which the events of each stream are routed; None for any."""
         context = CompileContext.of(streams, limits, lists or {})
         values = dict(records)
         header = orjson.loads(values.pop(_SET, b'{"epoch":0,"revision":0,"quarantined":{},"expired":[]}'))
@@ -104,7 +109,9 @@ class RuleSet:
         rules: dict[VersionSlot, CompiledRule] = {}
         for position, value in stored.items():
             try:
-                rules[position] = compile_version(value, context)
+                compiled = compile_version(value, context)
+                _check_routed(compiled, routes)
+                rules[position] = compiled
             except RuleError as error:
                 document = orjson.loads(value)
                 reasons.setdefault(f"{position.rule}@{document['version']}", f"no longer compiles: {error_text(error)}")
@@ -132,27 +139,35 @@ class RuleSet:
         """Return the ids of the rules that use the list of that name, in any version."""
         return tuple(sorted({position.rule for position, rule in self.rules.items() if name in rule.lists}))
 
-    def list_columns(self, stream: str) -> tuple[ListColumn, ...]:
-        """Return the list columns that the evaluated and paused rules of a stream need."""
-        using_lists = [rule for rule in self.with_state() if rule.list_columns and rule.rule.on == stream]
-        return distinct(column for rule in using_lists for column in rule.list_columns)
+    def added_columns(self, stream: str) -> tuple[KeyColumn | ListColumn, ...]:
+        """Return the columns that the evaluated and paused rules of a stream need beside its fields."""
+        needing = [rule for rule in self.with_state() if rule.columns and rule.rule.on == stream]
+        return distinct(column for rule in needing for column in rule.columns)
 
     def read_fields(self) -> Mapping[str, frozenset[str]]:
-        """Return the fields of each stream that rules can read before the next control record, with its keys."""
-        if not self._read_fields_cache:
-            self._read_fields_cache.append(self._find_read_fields())
-        return self._read_fields_cache[0]
+        """Return the fields of each stream that rules can read before the next control record."""
+        return self._find_reads()[0]
 
-    def _find_read_fields(self) -> Mapping[str, frozenset[str]]:
-        """Compute ``read_fields``."""
-        found = {name: {column for key in schema.keys for column in key} for name, schema in self.streams.items()}
-        for position, rule in self.rules.items():
-            if position.slot is not Slot.DRAFT:
-                for name in stream_names(rule.rule.on):
-                    found[name] |= rule.reads
-        for name, policy in self.policies.by_stream.items():
-            found[name] |= policy.reads[name]
-        return {name: frozenset(self.streams[name].names) & fields for name, fields in found.items()}
+    def routing_keys(self) -> Mapping[str, frozenset[Key]]:
+        """Return the keys by which the events of each stream must be routed until the next control record."""
+        return self._find_reads()[1]
+
+    def _find_reads(self) -> tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[Key]]]:
+        """Return ``read_fields`` and ``routing_keys``."""
+        if not self._reads_cache:
+            fields: dict[str, set[str]] = {name: set() for name in self.streams}
+            keys: dict[str, set[Key]] = {name: set() for name in self.streams}
+            for position, rule in self.rules.items():
+                for name in stream_names(rule.rule.on) if position.slot is not Slot.DRAFT else ():
+                    fields[name] |= rule.reads
+                    keys[name].add(rule.route_key)
+            for name, policy in self.policies.by_stream.items():
+                fields[name] |= policy.reads[name]
+                if policy.chooses(name):
+                    keys[name].add(self.streams[name].keys[0])
+            own = {name: frozenset(self.streams[name].names) & read for name, read in fields.items()}
+            self._reads_cache.append((own, {name: frozenset(found) for name, found in keys.items()}))
+        return self._reads_cache[0]
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
         """Return the input of ``restore``: names and values, sorted by name, the header last."""
@@ -258,7 +273,7 @@ class RuleSet:
             _matchers={key: m for key, m in self._matchers.items() if key[0] not in update.versions.streams},
             _boundary_cache=[],
             _with_state_cache=[],
-            _read_fields_cache=[],
+            _reads_cache=[],
         )
 
     def quarantine(self, rule: CompiledRule, reason: str) -> RuleSet:
@@ -326,13 +341,24 @@ class RuleSet:
         both = (self.live(rule_id), self.candidate(rule_id))
         return tuple(c for c in both if c is not None and c.rule.status in EVALUATED and self._is_active(c))
 
-    def matcher(self, stream: str, route: int) -> EventMatcher[CompiledRule]:
-        """Return the matcher of the evaluated event rules of a stream and route; it is built once and cached."""
-        if (stream, route) not in self._matchers:
+    def matcher(self, stream: str, key: Key) -> EventMatcher[CompiledRule]:
+        """Return the matcher of the evaluated event rules of a stream that one key routes; it is built once and
+        cached."""
+        if (stream, key) not in self._matchers:
             event_rules = [c for c in self.evaluated_rules() if c.kind is RuleKind.EVENT]
-            matching = [c for c in event_rules if c.rule.on == stream and c.route == route]
-            self._matchers[stream, route] = EventMatcher(matching)
-        return self._matchers[stream, route]
+            matching = [c for c in event_rules if c.rule.on == stream and c.route_key == key]
+            self._matchers[stream, key] = EventMatcher(matching)
+        return self._matchers[stream, key]
+
+
+def _check_routed(rule: CompiledRule, routes: Mapping[str, Sequence[Key]] | None) -> None:
+    """Raise ``RuleSetError`` if the key of a rule is none of its streams any more."""
+    for name in stream_names(rule.rule.on) if routes is not None else ():
+        if routes is not None and rule.route_key not in routes[name]:
+            raise RuleSetError(
+                f"[{', '.join(rule.route_key)}] is no key of {name} any more; publish a new version, which begins "
+                "anew, or start with the key in the stream file"
+            )
 
 
 #: The arguments and result of the last ``RuleSet.apply`` of the process. ``lists`` are a separate argument because sets

@@ -3,7 +3,8 @@
 A cut decides about a document after the control records before it, against the streams in force and all versions of
 rules. What it accepts is in force from the next cut on: only then can events be decoded by it. So the control records
 behind it wait for the next cut too, and meet it there; their order is kept. The answer to an accepted document comes
-with the cut that has it.
+with the cut that has it. Records with a rule that needs a new key of a stream wait likewise, until events are routed
+by it.
 """
 
 from __future__ import annotations
@@ -109,6 +110,11 @@ class StreamChanges:
             self.table.put(key, None)
         return [answer_status(one) for one in answers], [_decode_record(value) for value in behind.values()]
 
+    def wait(self, records: Sequence[ControlRecord]) -> None:
+        """Keep control records for the next cut."""
+        for number, record in enumerate(records):
+            self.table.put(f"{_BEHIND}{number:08}", _encode_record(record))
+
     def decide(
         self,
         records: Sequence[ControlRecord],
@@ -130,8 +136,8 @@ class StreamChanges:
             return DocumentPlan(found.stream.version, (found.stream,), found.note)
 
         answers, accepted = self.changes.decide(records, plan)
-        for number, record in enumerate(behind if accepted else ()):
-            self.table.put(f"{_BEHIND}{number:08}", _encode_record(record))
+        if accepted:
+            self.wait(behind)
         return [answer_status(one) for one in answers], accepted
 
     def _plan(self, record: ControlRecord, rules: RuleSet, *, has_room: bool) -> StreamPlan:

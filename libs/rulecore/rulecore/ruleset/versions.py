@@ -16,6 +16,8 @@ from rulecore.documents.rule import Rule, RuleKind
 from rulecore.documents.slots import Slot, VersionSlot, displaced_slots, slot_for, version_key
 from rulecore.documents.status import REASON_CHARACTERS, RuleStatus, StatusKind
 from rulecore.errors import RuleSetError
+from rulecore.key_columns import Key
+from rulecore.streams import stream_names
 
 
 @dataclass(slots=True)
@@ -25,7 +27,8 @@ class VersionTable:
     ``stored``: the canonical JSON of each version; ``rules``: the compiled versions. ``quarantined``, ``unconfirmed``
     and ``expired`` are as in ``RuleSet``. ``slots``: the used slots of each rule. ``timed``: the slots of versions with
     times of effect. ``streams``: the streams whose rules have changed. ``changed``: whether live or candidate versions
-    have changed; ``touched``: whether anything has changed.
+    have changed; ``touched``: whether anything has changed. ``route_keys``: by stream, the keys that route events of
+    its rules, also of those that the update deletes; empty until one is needed.
     """
 
     context: CompileContext
@@ -37,6 +40,7 @@ class VersionTable:
     slots: dict[str, set[Slot]]
     timed: set[VersionSlot]
     unconfirmed: set[str] = field(default_factory=set)
+    route_keys: set[tuple[str, Key]] = field(default_factory=set)
     streams: set[str] = field(default_factory=set)
     changed: bool = False
     touched: bool = False
@@ -69,6 +73,7 @@ class VersionTable:
             expired=set(self.expired),
             slots={rule: set(slots) for rule, slots in self.slots.items()},
             timed=set(self.timed),
+            route_keys=set(self.route_keys),
             streams=set(self.streams),
         )
 
@@ -117,8 +122,25 @@ class VersionTable:
         if compiled.kind is RuleKind.SCORE:
             live = {p.rule: c for p, c in self.rules.items() if p.slot is Slot.LIVE}
             check_compatible(compiled, live, {stream.name: stream for stream in self.context.streams})
+        self._check_key(compiled)
         self._fill_slot(rule, value, compiled)
         return accepted_status(rule, self._acceptance_note(rule))
+
+    def _check_key(self, compiled: CompiledRule) -> None:
+        """Raise ``RuleSetError`` if the rule needs one key too many."""
+        names = stream_names(compiled.rule.on)
+        if all(compiled.route_key in one.keys for one in self.context.streams if one.name in names):
+            return
+        if not self.route_keys:
+            self.route_keys.update((n, r.route_key) for r in self.rules.values() for n in stream_names(r.rule.on))
+        most = self.context.limits.keys
+        for name in names:
+            if (name, compiled.route_key) not in self.route_keys and sum(n == name for n, _ in self.route_keys) >= most:
+                raise RuleSetError(
+                    f"group_by: rules group {name} by {most} keys, which is the limit: each event is sent for "
+                    "each; group by one of these, or delete the rules of one"
+                )
+            self.route_keys.add((name, compiled.route_key))
 
     def _acceptance_note(self, rule: Rule) -> str | None:
         """Return a note for the status of an accepted version that waits for its ``effective`` start."""

@@ -77,7 +77,7 @@ def _run(
     policies: Sequence[DecisionPolicy],
 ) -> tuple[list[Record], Sequence[LaneRows]]:
     """Return the records and the parts of decisions."""
-    kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
+    kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()), is_alone=True)()
     sources = {name: number * PARTITIONS_PER_TOPIC for number, name in enumerate(streams)}
     frames = {
         name: _once(streams[name], decode_test_events(streams[name], rows, sources[name]))
@@ -88,7 +88,7 @@ def _run(
     published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
     published += [(DECISION_POLICY_KEY + one.decision_policy, encode_policy(one)) for one in policies]
     control = [ControlRecord(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
-    routed = {StreamKey(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
+    routed = {StreamKey(name, 0): frame for name, frame in frames.items()}
     begin_ms, end_ms = _watermarks(rules, frames.values())
     clock_ms = max(latest.values(), default=_CLOCK_MS)
     first = Cut(0, routed, control, clock_ms, NO_WATERMARK, begin_ms, {})

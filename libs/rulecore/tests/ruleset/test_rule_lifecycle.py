@@ -230,7 +230,7 @@ def test_shards_of_a_worker_share_the_result_of_a_change() -> None:
     other, other_statuses = empty_rules().apply(records, NOW)
     assert other is one
     assert other_statuses == statuses
-    assert other.matcher("pay", 0) is one.matcher("pay", 0)
+    assert other.matcher("pay", other.streams["pay"].keys[0]) is one.matcher("pay", other.streams["pay"].keys[0])
     assert empty_rules().apply(records, NOW + 1)[0] is not one
     assert empty_rules(RuleLimits(rules=1)).apply(records, NOW)[1] != statuses
 

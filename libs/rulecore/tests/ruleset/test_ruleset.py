@@ -92,7 +92,7 @@ def test_an_accepted_rule_is_live_from_the_next_epoch() -> None:
     rules, status = apply_one(empty_rules(), record("r", 1, 7))
     assert status == RuleStatus("r", 1, StatusKind.ACCEPTED, None, 1, 0, 7, mode="live")
     assert rules.epoch == 1
-    assert [c.rule.id for c in rules.matcher("pay", 0).rules] == ["r"]
+    assert [c.rule.id for c in rules.matcher("pay", ("user_id",)).rules] == ["r"]
     assert empty_rules().epoch == 0
 
 
@@ -118,7 +118,11 @@ def test_the_epoch_increases_once_for_all_records_of_a_call() -> None:
         (record("r", 2, where="amount > 1" + " or amount > 1" * 2_000), "where"),
         (record("r", 2, on="nowhere"), "there is no stream 'nowhere'; there are pay"),
         (record("r", 2, then={"severity": "low", "message": "{colour}"}), "unknown name {colour}"),
-        (window("r", 2, group_by=["card"]), "must contain one of the keys that pay is routed by: [user_id]"),
+        (window("r", 2, group_by=["lower(card"]), "group_by.0:1:6: ( is never closed"),
+        (window("r", 2, group_by=["LOWER( card )"]), "group_by: write lower(card) for LOWER( card )"),
+        (window("r", 2, group_by=["card", "_x"]), "group_by: stream pay has no _x; accepted here: ts, user_id"),
+        (window("r", 2, group_by=["upper('a')"]), "group_by: upper('a') has one value for all events"),
+        (window("r", 2, group_by=["split(card, '-')"]), "group_by: split(card, '-') is array<string>"),
         (window("r", 2, group_by=["user_id", "colour"]), "has no colour"),
         (window("r", 2, having="user_id = 'a'"), "has no aggregate"),
         (window("r", 2, having="amount > 1"), "having:1:1"),
@@ -161,7 +165,7 @@ def test_a_deleted_rule_can_be_published_again() -> None:
     rules, status = apply_one(apply_one(empty_rules(), record("r", 3))[0], tombstone("r"))
     assert (status.status, status.version, status.rules_epoch) == (StatusKind.DELETED, 3, 2)
     assert rules.rules == {}
-    assert rules.matcher("pay", 0).rules == ()
+    assert rules.matcher("pay", ("user_id",)).rules == ()
     again, status = apply_one(rules, record("r", 1))
     assert status.status is StatusKind.ACCEPTED
     assert again.epoch == 3
@@ -191,7 +195,7 @@ def test_a_paused_rule_is_kept_and_not_evaluated() -> None:
         [record("r", mode="paused"), window("w", mode="paused"), record("s", mode="shadow")], CLOCK
     )
     assert ids(rules) == {"r", "s", "w"}
-    assert [c.rule.id for c in rules.matcher("pay", 0).rules] == ["s"]
+    assert [c.rule.id for c in rules.matcher("pay", ("user_id",)).rules] == ["s"]
     assert window_rule_ids(rules) == []
 
 
@@ -201,15 +205,15 @@ def test_a_rule_in_quarantine_is_not_evaluated_until_its_next_version() -> None:
     assert away.quarantine(compile_record(record("nobody")), "x") is away
     assert dict(away.quarantined) == {"a@1": "it raised", "w@1": "too"}
     assert away.epoch == rules.epoch
-    assert [c.rule.id for c in away.matcher("pay", 0).rules] == ["b"]
+    assert [c.rule.id for c in away.matcher("pay", ("user_id",)).rules] == ["b"]
     assert window_rule_ids(away) == []
-    assert len(rules.matcher("pay", 0).rules) == 2
+    assert len(rules.matcher("pay", ("user_id",)).rules) == 2
     same, status = apply_one(away, record("a"))
     assert same is away
     assert status.reason == "no change; in quarantine: it raised"
     back, _ = apply_one(away, record("a", 2))
     assert dict(back.quarantined) == {"w@1": "too"}
-    assert len(back.matcher("pay", 0).rules) == 2
+    assert len(back.matcher("pay", ("user_id",)).rules) == 2
 
 
 def test_a_restored_rule_set_equals_the_original() -> None:
@@ -219,7 +223,7 @@ def test_a_restored_rule_set_equals_the_original() -> None:
     restored = RuleSet.restore(STREAMS, rules.limits, rules.records())
     assert restored == rules
     assert restored.rules == rules.rules
-    assert restored.matcher("pay", 0).rules == rules.matcher("pay", 0).rules
+    assert restored.matcher("pay", ("user_id",)).rules == rules.matcher("pay", ("user_id",)).rules
     assert window_rule_ids(restored) == window_rule_ids(rules)
     assert restored.apply([record("a", 3)], CLOCK) == rules.apply([record("a", 3)], CLOCK)
     assert empty_rules() != rules
@@ -292,10 +296,10 @@ def test_only_the_changed_rule_is_compiled(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_change_keeps_the_matchers_of_other_streams() -> None:
     other = StreamSchema("other", SCHEMA.fields, "ts", (("user_id",),))
     rules, _ = RuleSet.empty({"pay": SCHEMA, "other": other}).apply([record("a"), record("b", on="other")], CLOCK)
-    kept, rebuilt = rules.matcher("other", 0), rules.matcher("pay", 0)
+    kept, rebuilt = rules.matcher("other", ("user_id",)), rules.matcher("pay", ("user_id",))
     after, _ = apply_one(rules, record("a", 2))
-    assert after.matcher("other", 0) is kept
-    assert after.matcher("pay", 0) is not rebuilt
+    assert after.matcher("other", ("user_id",)) is kept
+    assert after.matcher("pay", ("user_id",)) is not rebuilt
 
 
 def test_a_new_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:
@@ -349,5 +353,15 @@ def test_having_is_rewritten_to_columns_that_the_message_can_use() -> None:
     assert rule.having_on_columns is not None
     columns = lang.columns(rule.having_on_columns)
     assert columns == {"user_id", total.column, pieces.column}
-    assert (rule.route, rule.window and rule.window.panes) == (0, 12)
-    assert compile_record(window(group_by=["country", "card"])).route == 1
+    assert (rule.route_key, rule.window and rule.window.panes) == (("user_id",), 12)
+
+
+def test_events_are_routed_by_the_first_declared_key_in_group_by_or_by_all_of_it() -> None:
+    def key(*group_by: str) -> tuple[str, ...]:
+        return compile_record(window(group_by=group_by)).route_key
+
+    assert key("country", "card") == key("quantity", "country", "card") == ("card", "country")
+    assert key("card", "user_id") == key("country", "card", "user_id") == ("user_id",)
+    assert key("card") == ("card",)
+    assert key("lower(card)", "country") == ("country", "lower(card)")
+    assert key("lower(card)", "user_id") == ("user_id",)

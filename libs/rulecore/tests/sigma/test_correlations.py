@@ -164,7 +164,6 @@ def test_a_correlation_without_a_group_by_uses_that_of_the_import() -> None:
         (EVENT_COUNT.replace("{gte: 3}", "failed or good"), "conditions as text are not supported"),
         (EVENT_COUNT.replace("User", "Nothing"), "write `Nothing: COLUMN` under fields"),
         (EVENT_COUNT.replace("User", "FullPath"), "is an expression; only a column can be grouped by"),
-        (EVENT_COUNT.replace("User", "Image"), "must contain one of the keys that hosts is routed by"),
         (EVENT_COUNT.replace("event_count", "value_percentile"), "'value_percentile' is no type"),
         (EVENT_COUNT.replace("event_count", "value_count"), "needs the `field` whose values are counted"),
         (EVENT_COUNT + "\nwindow: tumbling", "'window' is not known in a correlation"),

@@ -100,8 +100,8 @@ class InProcessApp:
         output = merge_records(self.app, (record for output in self.run(blocks) for record in output.all_records()))
         last = [output for output in self.outputs if output.stage + 1 == len(self.app.stages)]
         counters = sum((one.metrics for one in self.outputs), ShardMetrics()).counters
-        fields = (one.fields for one in last)
-        self.projection = Projection.of_next_cut(self.app, fields, last[0].watermark_ms, counters)
+        reads = (one.reads for one in last)
+        self.projection = Projection.of_next_cut(self.app, reads, last[0].watermark_ms, counters)
         self._take_streams(self.outputs[-1].streams)
         return output
 

@@ -78,7 +78,7 @@ class Ingest:
             )
             for source in app.selecting_sources
         }
-        self.head: StatelessStage = app.stateless_stage() if app.stateless_stage is not None else KeyRouter(app.schemas)
+        self.head: StatelessStage = app.stateless_stage() if app.stateless_stage is not None else KeyRouter(app.routes)
         self.reset(CutClock())
 
     def close(self) -> None:
@@ -345,12 +345,20 @@ class Ingest:
             self.record_progress(progress)
 
     def pack(self, rows: Mapping[StreamKey, pl.DataFrame | pa.Table]) -> Iterator[ShuffleBlock]:
-        """Pack rows into a shuffle block for each exchange and shard."""
+        """Pack rows into a shuffle block for each exchange that is read, and shard."""
         for index, exchange in enumerate(self.app.exchanges):
             exchange_rows = rows.get(exchange.rows)
+            if exchange_rows is not None and self.projection is not None and not self.projection.sends(exchange.rows):
+                exchange_rows = self._late(exchange_rows) if exchange.rows.route == 0 else None
             if exchange_rows is not None and len(exchange_rows):
                 table = exchange_rows if isinstance(exchange_rows, pa.Table) else to_table(exchange_rows)
                 yield from pack_rows(exchange, BlockKind.ROWS + index, table, self.app.key_space, self.clock.clock_ms)
+
+    def _late(self, rows: pl.DataFrame | pa.Table) -> pa.Table:
+        """Return the events that are late for the cut: the first key brings them even if nothing reads it."""
+        assert self.projection is not None, "without one all events are sent"
+        table = rows if isinstance(rows, pa.Table) else to_table(rows)
+        return table.filter(pc.less(table.column(EVENT_MS), self.projection.watermark_ms))
 
     def finish(self, partitions: Mapping[int, int]) -> Iterator[ShuffleBlock]:
         """Yield the remaining blocks of the cut. Every shard gets a progress block, even an empty one, so that every
@@ -429,10 +437,10 @@ def _with_records(events: pa.Table, batch: pa.RecordBatch, decoded: Decoded) -> 
 
 
 class KeyRouter:
-    """The default stateless stage: sends every event to one exchange for each key of its stream."""
+    """The default stateless stage: sends every event to the exchanges of its source. ``routes``: ``App.routes``."""
 
-    def __init__(self, schemas: Sequence[StreamSchema]) -> None:
-        self.routes = [[StreamKey(schema.name, route) for route in range(len(schema.keys))] for schema in schemas]
+    def __init__(self, routes: Sequence[Sequence[StreamKey]]) -> None:
+        self.routes = routes
 
     def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:  # noqa: ARG002 - the protocol's signature
         return KernelOutput(rows=dict.fromkeys(self.routes[source], events))

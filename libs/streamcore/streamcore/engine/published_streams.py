@@ -126,10 +126,13 @@ def add_streams(sources: Sequence[Source], published: Iterable[PublishedDocument
     """Return the sources of an app that starts, with the streams that were published before while it ran.
 
     Of the file of a stream and its published document the one with the higher version is used; ``ConfigError`` if two
-    of one version differ. A published stream whose topic the settings no longer name is left out with it.
+    of one version differ. A published stream whose topic the settings no longer name is left out with it. Further keys
+    of streams change no source.
     """
     every = list(sources)
     for stream in published:
+        if stream.further_keys is not None:
+            continue
         number = next((n for n, one in enumerate(every) if one.schema.name == stream.name), None)
         if number is not None:
             every[number] = replace(every[number], schema=choose_schema(every[number].schema, stream))

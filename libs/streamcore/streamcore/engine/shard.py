@@ -28,7 +28,7 @@ from streamcore.engine.shuffle import (
     unpack_blocks,
 )
 from streamcore.errors import CorruptState
-from streamcore.kernel import COLD, COLD_MOVES, Cut, Kernel, KernelOutput, PagingKernel
+from streamcore.kernel import COLD, COLD_MOVES, Cut, Kernel, KernelOutput, PagingKernel, StreamReads
 from streamcore.keyed.runtime_context import close
 from streamcore.offsets import source_index, source_partitions
 from streamcore.operators.base import CutTime
@@ -54,7 +54,7 @@ class ShardOutput:
     ``records`` and ``lanes`` are for the sinks, ``blocks`` for the shards of the next stage. ``metrics`` are those of
     this shard plus those that it received from shards of earlier stages. ``partitions``: the time of each source
     partition that has begun; every shard knows all of them, so they are the same in all; so are ``streams``, the
-    published documents that the app has from the next cut on. ``fields``: as in ``KernelOutput``.
+    published documents that the app has from the next cut on. ``reads``: as in ``KernelOutput``.
     """
 
     shard: int
@@ -68,7 +68,7 @@ class ShardOutput:
     clock_ms: int
     metrics: ShardMetrics
     streams: Sequence[PublishedDocument] = ()
-    fields: Mapping[str, frozenset[str]] | None = None
+    reads: Mapping[str, StreamReads] | None = None
 
     def all_records(self) -> list[Record]:
         """Return the records of all lanes, in the order in which the sinks get them."""
@@ -145,7 +145,7 @@ class Shard:
             clock_ms=contents.clock_ms,
             metrics=sum(contents.metrics, ShardMetrics(written, int(loaded), self._counters(output))),
             streams=output.streams,
-            fields=output.fields,
+            reads=output.reads,
         )
 
     def _filter(self, cut: Cut) -> tuple[Cut, Sequence[Record]]:

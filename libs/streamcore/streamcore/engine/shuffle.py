@@ -109,7 +109,8 @@ def _key_hashes(exchange: Exchange, table: pa.Table) -> UInt64Array:
     if exchange.hashed:
         hashes: UInt64Array = table.column(exchange.key[0]).to_numpy()
         return hashes
-    return hash_columns(pl.DataFrame(table.select(exchange.key)).get_columns(), table.num_rows)
+    columns = pl.DataFrame(table.select(exchange.key)) if exchange.columns is None else exchange.columns(table)
+    return hash_columns(columns.get_columns(), table.num_rows)
 
 
 def pack_records(records: Sequence[Record], origin: tuple[int, int], more: Sequence[pa.RecordBatch] = ()) -> bytes:

@@ -1,12 +1,13 @@
 """A document that was published while an app runs, of a stream or of the app itself, and all such documents of an
-app."""
+app. The keys by which an app routes the events of a stream, beyond those of the stream's document, are kept likewise.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamcore.errors import ConfigError
@@ -17,7 +18,8 @@ from streamcore.schema.stream_schema import StreamSchema
 class PublishedDocument:
     """A document as JSON, with its entries in the author's order.
 
-    ``topic``: of the records of a stream; empty for the document of the app itself, which has an entry ``version``.
+    ``topic``: of the records of a stream; empty for the document of the app itself, which has an entry ``version``, and
+    for the further keys of a stream, which has ``keys_of`` and ``keys``.
     """
 
     topic: str
@@ -38,6 +40,17 @@ class PublishedDocument:
             raise ConfigError("the document has no version, a whole number that each change raises")
         return cls("", _to_json(document, "the document"))
 
+    @classmethod
+    def of_keys(cls, stream: str, keys: Sequence[Sequence[str]]) -> PublishedDocument:
+        """Return the further keys of a stream; they replace those that the app has had."""
+        return cls("", _to_json({"keys_of": stream, "keys": keys}, f"keys of {stream}"))
+
+    @property
+    def further_keys(self) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
+        """The name of a stream, and its further keys; None for a document."""
+        content = {} if self.is_stream else json.loads(self.document)
+        return (content["keys_of"], tuple(map(tuple, content["keys"]))) if "keys_of" in content else None
+
     @property
     def is_stream(self) -> bool:
         """Whether it is the document of a stream."""
@@ -50,13 +63,23 @@ class PublishedDocument:
 
     @property
     def name(self) -> str:
-        """The name of the stream; empty for the document of the app."""
-        return self.schema.name if self.is_stream else ""
+        """The name of the stream; empty for the document of the app. No two that count at a time have one name."""
+        if self.is_stream:
+            return self.schema.name
+        keys = self.further_keys
+        return "" if keys is None else f"keys of {keys[0]}"
 
     @property
     def version(self) -> int:
         """The version of the document."""
         return self.schema.version if self.is_stream else int(json.loads(self.document)["version"])
+
+    def __str__(self) -> str:
+        """Return what it is, for the log."""
+        keys = self.further_keys
+        if keys is None:
+            return f"{self.name or 'its mapping'} version {self.version}, as published"
+        return f"{len(keys[1])} further keys of {keys[0]}, by which rules group"
 
 
 def _to_json(document: Mapping[str, object], what: str) -> str:

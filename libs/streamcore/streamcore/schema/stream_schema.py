@@ -96,7 +96,7 @@ class StreamSchema:
     """One stream.
 
     ``event_time`` names a non-null timestamp field. ``keys`` are the keys that events are routed by: each is a
-    tuple of field names, and a keyed operator (a rule's ``group_by``) must contain every field of one of them.
+    tuple of field names. An app may have further ones.
     The empty key ``()`` routes every event to one shard. ``has_keys``: whether the stream file names keys, which a
     rules app needs; without them there is the empty key. ``zone`` is the IANA zone of timestamps written without an
     offset. ``envelope``: what the records have around the events. ``when``: which records of the topic are
@@ -142,7 +142,7 @@ class StreamSchema:
         time = self.get(self.event_time)
         if time is None or time.type != TIMESTAMP or time.nullable:
             raise ConfigError(f"stream {self.name}: event_time {self.event_time!r} must be a non-null timestamp field")
-        if not self.keys:
+        if not self.keys and UNION not in self.name:
             raise ConfigError(f"stream {self.name}: at least one key; [] routes everything to one shard")
         for key in self.keys:
             if missing := [k for k in key if self.get(k) is None]:
@@ -241,10 +241,11 @@ class StreamSchema:
         ]
         return pa.schema(declared + engine)
 
-    def route_for(self, group_by: Iterable[str]) -> int | None:
-        """Index of the first declared key whose fields are all in ``group_by``; None when there is none."""
-        columns = set(group_by)
-        return next((i for i, key in enumerate(self.keys) if columns.issuperset(key)), None)
+    def routing_key(self, group_by: Iterable[str]) -> tuple[str, ...]:
+        """Return the key by which events are routed so that those with equal values of ``group_by`` meet in one shard:
+        the first declared key whose fields are all in it, or all of it."""
+        columns = tuple(group_by)
+        return next((key for key in self.keys if {*columns}.issuperset(key)), columns)
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> StreamSchema:

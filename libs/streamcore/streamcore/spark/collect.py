@@ -33,7 +33,7 @@ class ShardRow:
     shards_loaded: int
     counters: str
     streams: str
-    fields: str
+    reads: str
 
 
 def collect_shards(frame: DataFrame) -> Sequence[ShardRow]:

@@ -49,7 +49,7 @@ from streamcore.engine.lag import Lag, LagTracker
 from streamcore.engine.latency import lane_latencies, take_first_records
 from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner, control_ranges
-from streamcore.engine.projection import Projection
+from streamcore.engine.projection import Projection, decode_reads
 from streamcore.engine.report import CutReport, Listeners
 from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.at_least_once import AtLeastOnceWriter
@@ -321,8 +321,8 @@ class Runner:
         self.app = self._app_of_settings.with_streams(streams)
         self._published = False
         if streams:
-            shown = ", ".join(f"{one.name or 'its mapping'} version {one.version}" for one in streams)
-            _LOG.info("app %s: from batch %d on it has, as published, %s", self.app.name, batch, shown)
+            shown = ", ".join(map(str, streams))
+            _LOG.info("app %s: from batch %d on it has %s", self.app.name, batch, shown)
 
     def keep_streams(self, batch: int, published: Sequence[PublishedDocument]) -> None:
         """Write the streams that a batch has accepted to the checkpoint, for the batches after it."""
@@ -463,16 +463,16 @@ class Runner:
         return None if self._schemas is None else SchemaPins(batch, tuple(sorted(self._schemas.absent(batch), key=str)))
 
     def project(self, cut: CutBounds) -> Projection | None:
-        """Return which fields of the events of a cut become columns; None for all."""
+        """Return which fields and routes of the events of a cut are read; None for all."""
         ranges = control_ranges(self.app, cut)
         is_known = self._projection is not None and self._control_keys.all_begin_with(self.app.data_keys, ranges)
         return self._projection if is_known else None
 
     def take_projection(self, rows: Sequence[ShardRow], counters: Mapping[str, int]) -> None:
-        """Take from the shards of a cut which fields they read in the next one. ``counters``: of all shards."""
-        read = (json.loads(row.fields) for row in rows)
+        """Take from the shards of a cut what they read in the next one. ``counters``: of all shards."""
+        reads = (decode_reads(row.reads) for row in rows)
         watermark_ms = max((row.watermark_ms for row in rows), default=0)
-        self._projection = Projection.of_next_cut(self.app, read, watermark_ms, counters)
+        self._projection = Projection.of_next_cut(self.app, reads, watermark_ms, counters)
 
     def record_failure(self, error: BaseException) -> None:
         """Keep the error of a cut, because Spark forwards only its text."""

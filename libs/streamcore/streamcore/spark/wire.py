@@ -45,7 +45,7 @@ OUTPUT_SCHEMA = StructType(
         StructField("shards_loaded", IntegerType()),
         StructField("counters", StringType()),
         StructField("streams", StringType()),
-        StructField("fields", StringType()),
+        StructField("reads", StringType()),
     ]
 )
 

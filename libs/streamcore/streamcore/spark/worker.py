@@ -20,6 +20,7 @@ from pyspark.sql import Row
 from streamcore.app import App
 from streamcore.engine.ingest import Ingest
 from streamcore.engine.planner import TaskAssignment
+from streamcore.engine.projection import encode_reads
 from streamcore.engine.shard import Shard, ShardOutput
 from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.environment import EnvironmentVariable, Reader
@@ -159,6 +160,6 @@ def _to_row(output: ShardOutput) -> Row:
         shards_loaded=output.metrics.loaded,
         counters=orjson.dumps(output.metrics.counters).decode(),
         # They are equal in all shards, so only shard 0 reports them.
-        fields=orjson.dumps(output.fields, default=sorted).decode(),
+        reads=encode_reads(output.reads),
         streams=orjson.dumps([[s.topic, s.document] for s in output.streams] if output.shard == 0 else []).decode(),
     )

@@ -23,13 +23,12 @@ class ListPopulations:
     """The listed populations of one group, whose key is one column. ``limit``: most keys of one population."""
 
     def __init__(self, schema: StreamSchema, group_by: tuple[str, ...], limit: int) -> None:
-        field, route = schema.get(group_by[0]), schema.route_for(group_by)
+        field = schema.get(group_by[0])
         assert field is not None, "the compiler checks that group_by has columns of the stream"
-        assert route is not None, "the compiler checks that group_by contains a routing key"
         self.limit = limit
         self.numbers = np.empty(0, np.int64)
         self._name, self._dtype = field.name, polars_type(field.type)
-        self._routed = self._name in schema.keys[route]
+        self._routed = self._name in schema.routing_key(group_by)
         self._lists: Mapping[int, tuple[str, int]] = {}
         self._synced: dict[int, ListValues | None] = {}
 

@@ -16,6 +16,7 @@ from rulecore.firing import FiringTime, RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.features.history import History, Reading, StoredFeature
 from rulecore.groups.windows.members import EVALUATION_ERRORS, version_name
+from rulecore.key_columns import keyed_schema
 from rulecore.matching.matcher import EventMatcher
 from rulecore.settings import GroupSettings
 from rulecore.state_size import StateSize, StateUse
@@ -54,6 +55,7 @@ class FeatureGroup:
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         self.group = group
         self.settings = settings
+        self._schema = schema
         self._dtypes = {field.name: polars_type(field.type) for field in schema.fields}
         self._rules: tuple[CompiledRule, ...] = ()
         self._matcher: EventMatcher[CompiledRule] = EventMatcher([])
@@ -104,7 +106,8 @@ class FeatureGroup:
         memory.put(str(self.group), orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
 
     def _new_history(self, by: tuple[str, ...]) -> History:
-        return History({name: self._dtypes[name] for name in by})
+        types = {field.name: field.type for field in keyed_schema(self._schema, by).fields}
+        return History({name: polars_type(types[name]) for name in by})
 
     def _name(self, feature: CompiledFeature) -> str:
         """Return the name of the state of a feature."""

@@ -70,7 +70,7 @@ class InOrderFeatureGroup(FeatureGroup):
             self.buffer.drop_before(context.watermark_ms)
             self._passed = self.buffer.release(context.next_watermark_ms).sort(EVENT_MS, PARTITION, OFFSET)
             self._dropped += self.buffer.limit_fresh(self.settings.events)
-        columns = [column for rule in self._rules for column in rule.list_columns]
+        columns = [column for rule in self._rules for column in rule.columns]
         contents = cast("Mapping[str, ListContent]", context.lists)
         events = self._passed.rename({value_column(name): name for name in self._fields})
         firings, failures = super().add(with_list_columns(events, columns, contents), context)

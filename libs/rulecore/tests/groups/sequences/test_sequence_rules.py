@@ -12,7 +12,7 @@ from rulecore import language as lang
 from rulecore.check import check_rules, cost
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.loading import load_text
-from rulecore.errors import ExpressionError, RuleError, RuleSetError
+from rulecore.errors import ExpressionError, RuleError
 from rulecore.factory import RulesFactory
 from rulecore.firing import FiringTime, RuleFiring
 from rulecore.groups.sequences.group import SequenceGroup
@@ -471,9 +471,8 @@ def test_a_message_names_only_columns_of_steps_and_aggregates_of_them() -> None:
         assert says in caught.value.message
 
 
-def test_a_group_by_that_the_stream_is_not_routed_by_is_rejected() -> None:
-    with pytest.raises(RuleSetError, match="group_by"):
-        rule(FAILED, BOUGHT, group_by=["kind"])
+def test_a_group_by_that_the_stream_is_not_routed_by_becomes_a_key() -> None:
+    assert rule(FAILED, BOUGHT, group_by=["kind"]).route_key == ("kind",)
 
 
 def test_a_sequence_that_is_too_long_is_rejected() -> None:

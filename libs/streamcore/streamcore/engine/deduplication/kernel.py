@@ -23,7 +23,6 @@ from streamcore.keyed.runtime_context import close
 from streamcore.operators.base import CutTime
 from streamcore.operators.deduplication.events import EventDeduplication, identify_events, take_out
 from streamcore.operators.deduplication.operator import with_lateness
-from streamcore.schema import StreamSchema
 from streamcore.state.cold.cold_state import ColdState
 from streamcore.state.cold.paged_state import PagedState
 from streamcore.state.scope import TableScope, get_scope
@@ -52,8 +51,8 @@ class IdRouter:
     """The stateless stage of an app that has none of its own: it routes events by their keys, and hashes of those of
     these streams to the deduplication."""
 
-    def __init__(self, schemas: Sequence[StreamSchema], streams: Sequence[DeduplicatedStream]) -> None:
-        self._router = KeyRouter(schemas)
+    def __init__(self, routes: Sequence[Sequence[StreamKey]], streams: Sequence[DeduplicatedStream]) -> None:
+        self._router = KeyRouter(routes)
         self._streams = {stream.source: stream for stream in streams}
 
     def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamcore.app import App
 from streamcore.engine.deduplication.stream import ID_HASH, DeduplicatedStream, WriteLate
 from streamcore.errors import ConfigError
-from streamcore.kernel import Exchange, StatelessStageFactory
+from streamcore.kernel import Exchange, StatelessStageFactory, StreamKey
 
 if TYPE_CHECKING:
     from streamcore.engine.deduplication.kernel import (
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         IdRouter,
     )
     from streamcore.engine.ingest import KeyRouter
-    from streamcore.schema import StreamSchema
 
 
 def add_deduplication(app: App, write_late: WriteLate) -> App:
@@ -37,7 +36,10 @@ def add_deduplication(app: App, write_late: WriteLate) -> App:
         )
     streams = tuple(
         DeduplicatedStream(
-            n, app.schemas[n], tuple(number for number, group in enumerate(app.watermark_groups) if n in group)
+            n,
+            app.schemas[n],
+            tuple(number for number, group in enumerate(app.watermark_groups) if n in group),
+            app.routes[n],
         )
         for n in indexes
     )
@@ -55,7 +57,7 @@ def _send_ids(app: App, streams: tuple[DeduplicatedStream, ...], write_late: Wri
     return replace(
         app,
         stages=(IdStage(streams, app.limits.max_event_ids), *app.stages),
-        stateless_stage=IdHead(app.schemas, streams),
+        stateless_stage=IdHead(app.routes, streams),
         exchanges=(*ids, *verdicts, *own),
         event_filter=DuplicateFilterFactory(streams, write_late),
     )
@@ -64,7 +66,7 @@ def _send_ids(app: App, streams: tuple[DeduplicatedStream, ...], write_late: Wri
 def _send_events(app: App, streams: tuple[DeduplicatedStream, ...], write_late: WriteLate) -> App:
     """Send the events through the deduplication, and run the app's own stateless stage behind it: what this writes
     without a key must not see an event twice."""
-    head = app.stateless_stage or KeyRouting(app.schemas)
+    head = app.stateless_stage or KeyRouting(app.routes)
     exchanges = [Exchange(stream.rows, stream.key, as_table=True) for stream in streams]
     return replace(
         app,
@@ -78,13 +80,13 @@ def _send_events(app: App, streams: tuple[DeduplicatedStream, ...], write_late: 
 class IdHead:
     """Makes the stateless stage of such an app: it routes events, and hashes of those of these streams."""
 
-    schemas: tuple[StreamSchema, ...]
+    routes: tuple[tuple[StreamKey, ...], ...]
     streams: tuple[DeduplicatedStream, ...]
 
     def __call__(self) -> IdRouter:
         from streamcore.engine.deduplication.kernel import IdRouter
 
-        return IdRouter(self.schemas, self.streams)
+        return IdRouter(self.routes, self.streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +148,9 @@ class DeduplicationStage:
 class KeyRouting:
     """Makes the stateless stage of an app that has none of its own."""
 
-    schemas: tuple[StreamSchema, ...]
+    routes: tuple[tuple[StreamKey, ...], ...]
 
     def __call__(self) -> KeyRouter:
         from streamcore.engine.ingest import KeyRouter
 
-        return KeyRouter(self.schemas)
+        return KeyRouter(self.routes)

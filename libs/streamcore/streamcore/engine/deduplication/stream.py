@@ -25,11 +25,13 @@ WriteLate = Callable[[int, "pl.DataFrame", int], "Sequence[Record]"]
 
 @dataclass(frozen=True, slots=True)
 class DeduplicatedStream:
-    """A stream of the stage. ``source``: its index. ``groups``: the watermark groups of the app that it is in."""
+    """A stream of the stage. ``source``: its index. ``groups``: the watermark groups of the app that it is in.
+    ``keys``: the exchanges that bring its events to an app without a stateless stage."""
 
     source: int
     schema: StreamSchema
     groups: tuple[int, ...]
+    keys: tuple[StreamKey, ...]
 
     @property
     def rows(self) -> StreamKey:
@@ -40,11 +42,6 @@ class DeduplicatedStream:
     def verdicts(self) -> StreamKey:
         """The name of the exchange that brings the verdicts to all shards behind the stage."""
         return StreamKey(self.schema.name, _VERDICTS)
-
-    @property
-    def keys(self) -> Sequence[StreamKey]:
-        """The names of the exchanges that bring its events to an app without a stateless stage, one for each key."""
-        return [StreamKey(self.schema.name, route) for route in range(len(self.schema.keys))]
 
     @property
     def key(self) -> tuple[str, ...]:
