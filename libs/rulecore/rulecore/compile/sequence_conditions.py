@@ -19,7 +19,7 @@ from rulecore.language import Expr
 from rulecore.language.scope import OF_STEP, split_step_column
 from rulecore.lists.list_columns import ListColumn
 from streamcore.patterns.expressions import MatchFunction, MatchRead
-from streamcore.schema import BOOLEAN, LONG, Kind, Type
+from streamcore.schema import BOOLEAN, LONG, MAX_DECIMAL_DIGITS, Kind, Type
 
 _AGGREGATES: Final = {
     "count": MatchFunction.COUNT,
@@ -32,6 +32,8 @@ _AGGREGATES: Final = {
 _KNOWN: Final = "count, sum, min, max, avg, first, last, count(distinct ...)"
 #: The name of a column that is computed from an event begins with it; no column of a stream is called so.
 _COMPUTED: Final = OF_STEP
+#: By the kind of an exact sum, the largest one.
+_LARGEST: Final = {Kind.LONG: 2**63 - 1, Kind.DECIMAL: 10**MAX_DECIMAL_DIGITS - 1}
 #: From how many rows on columns cost less than one row after the other.
 _FEWEST_ROWS: Final = 32
 
@@ -57,8 +59,15 @@ class StepRead:
     computed: Expr | None = None
 
     def to_physical(self, value: Any) -> Any:
-        """Return a computed aggregate (``MatchRead.compute``) as a physical value of ``type``."""
-        if self.read.function is MatchFunction.MEAN and value is not None and self.of.kind is Kind.DECIMAL:
+        """Return a computed aggregate (``MatchRead.compute``) as a physical value of ``type``.
+
+        A sum that its type cannot hold is NULL.
+        """
+        if value is None:
+            return None
+        if self.read.function is MatchFunction.SUM and self.type.kind in _LARGEST:
+            return value if abs(value) <= _LARGEST[self.type.kind] else None
+        if self.read.function is MatchFunction.MEAN and self.of.kind is Kind.DECIMAL:
             return float(Decimal(value).scaleb(-self.of.scale))
         return value
 
@@ -112,8 +121,8 @@ class StepCondition:
 
         columns = [(name, kind, candidates[name]) for name, kind in self.types.items()]
         for (name, read), values in zip(self.step_reads, matched, strict=True):
-            is_scaled = read.read.function is MatchFunction.MEAN and read.of.kind is Kind.DECIMAL
-            columns.append((name, read.type, [*map(read.to_physical, values)] if is_scaled else values))
+            converts = read.read.function in (MatchFunction.MEAN, MatchFunction.SUM)
+            columns.append((name, read.type, [*map(read.to_physical, values)] if converts else values))
         for name, kind, values in columns:
             if kind.kind is Kind.DECIMAL and any(abs(v) >= 10**kind.precision for v in values if v is not None):
                 raise OverflowError(f"{name}: more than {kind.precision} digits")

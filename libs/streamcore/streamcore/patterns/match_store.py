@@ -536,7 +536,7 @@ class MatchStore:
         partials, nodes = self._loaded_partials, self._loaded_nodes
         self._loaded_partials, self._loaded_nodes = [], []
         all_partials = pl.concat([self.partial_rows(0, 1), *partials], how="diagonal")
-        all_nodes = pl.concat([self.node_rows(0, 1), *nodes], how="diagonal")
+        all_nodes = pl.concat([self.node_rows(0, 1), *nodes], how="diagonal_relaxed")  # a value may be wider now
         key = [*self.keys.dtypes, HASH, PATTERN, PLACE]
         all_partials = all_partials.with_columns(pl.col(MEMBERS).fill_null(ALL_MEMBERS))  # of a row without: all
         all_partials = all_partials.unique(subset=key, keep="last", maintain_order=True).filter(pl.col(STATE) != GONE)

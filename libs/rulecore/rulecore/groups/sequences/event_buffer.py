@@ -126,13 +126,13 @@ class EventBuffer:
         return self._kept.filter(pl.Series(bucket_for(self._kept[HASH].to_numpy(), buckets) == bucket))
 
     def load(self, rows: pl.DataFrame) -> None:
-        self._kept = pl.concat([self._kept, rows], how="diagonal")
+        self._kept = pl.concat([self._kept, rows], how="diagonal_relaxed")  # a field may be wider now
         self._loaded = True
 
     def _conform(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the frame with exactly the table's columns; missing ones are null."""
+        """Return the frame with exactly the table's columns; missing ones are null, others of a narrower type widen."""
         missing = [pl.lit(None, t).alias(n) for n, t in self._schema.items() if n not in frame.columns]
-        return frame.with_columns(missing).select(*self._schema)
+        return frame.with_columns(missing).select(pl.col(n).cast(t) for n, t in self._schema.items())
 
 
 def _split(frame: pl.DataFrame, before_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -32,6 +32,7 @@ from tests.harness.apps.rule_group import GroupRun, Row, compile_document
 MINUTE = 60_000
 T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
 END = 2**60
+DAY = T0 + 24 * 60 * MINUTE
 SCHEMA = StreamSchema.parse(
     {
         "name": "acts",
@@ -469,6 +470,64 @@ def test_a_message_names_only_columns_of_steps_and_aggregates_of_them() -> None:
             rule(FAILED, BOUGHT, then={"severity": "low", "message": message})
         assert caught.value.field == "then.message"
         assert says in caught.value.message
+
+
+NUMBERED = StreamSchema.parse(
+    {
+        "name": "acts",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {"ts": "timestamp not null", "user": "string", "kind": "string", "n": "long", "d": "decimal(18,2)"},
+    }
+)
+
+
+def numbered_app(schema: StreamSchema = NUMBERED, restart: InProcessApp | None = None) -> InProcessApp:
+    kernel = RulesFactory((RuleStream(schema, "acts"),))
+    strategy = WatermarkStrategy(max_out_of_orderness_ms=MINUTE)
+    app = App("t", (Source(schema, "acts"),), "control", {}, (kernel,), shards=1, watermark=strategy)
+    return InProcessApp(app) if restart is None else InProcessApp(app, restart.blobs)
+
+
+def act(offset: int, minute: float, kind: str, n: float = 0, d: str = "0") -> RawRecord:
+    event = {"ts": T0 + int(minute * MINUTE), "user": "u", "kind": kind, "n": n, "d": d}
+    return RawRecord(0, 0, offset, orjson.dumps(event))
+
+
+def test_a_sum_outside_of_its_type_is_null_in_messages_and_conditions() -> None:
+    most, digits = 2**63 - 1, "9999999999999999.99"
+    then = {"severity": "high", "message": "{sum(a.n)} {sum(a.d)} {avg(a.n)}"}
+    bought: Item = {"step": "b", "where": "kind = 'b' and sum(a.n) is null and sum(a.d) is null"}
+    own = document([{"step": "a", "where": "kind = 'a'", "times": 3}, bought], then=then)
+    app = numbered_app()
+    acts = [act(n, n, "a", most, digits) for n in range(3)]
+    app.cut([control_record(0, "r", own), *acts, act(3, 3, "b"), act(4, 4, "x")], DAY)
+    found = [orjson.loads(r.value or b"") for r in app.cut([act(5, 30, "x")], DAY) if r.lane == ALERTS]
+    assert [one["message"] for one in found] == ["null null 9.223372036854776e+18"]
+
+
+def test_a_sum_that_its_type_just_holds_is_exact() -> None:
+    then = {"severity": "high", "message": "{sum(a.n)} {sum(b.n)}"}
+    own = document([{"step": "a", "where": "kind = 'a'", "times": 2}, {"step": "b", "where": "kind = 'b'"}], then=then)
+    acts = [act(0, 0, "a", 2**62), act(1, 1, "a", 2**62 - 1), act(2, 2, "b", -5)]
+    records = numbered_app().cut([control_record(0, "r", own), *acts, act(3, 30, "x")], DAY)
+    found = [orjson.loads(r.value or b"") for r in records if r.lane == ALERTS]
+    assert [one["message"] for one in found] == ["9223372036854775807 -5"]
+
+
+def test_a_field_that_became_wider_is_so_in_waiting_and_taken_events() -> None:
+    fields = {f.name: f"{f.type}{'' if f.nullable else ' not null'}" for f in NUMBERED.fields} | {"n": "double"}
+    wider = StreamSchema.parse({"name": "acts", "event_time": "ts", "keys": [["user"]], "fields": fields})
+    then = {"severity": "high", "message": "{sum(a.n)}"}
+    steps: list[Item] = [{"step": "a", "where": "kind = 'a'", "times": 3}, {"step": "b", "where": "kind = 'b'"}]
+    app = numbered_app()
+    app.cut([control_record(0, "r", document(steps, then=then)), act(0, 0, "a", 1), act(1, 1, "a", 2)], DAY)
+    app.cut([act(2, 1.5, "x")], DAY)
+    app = numbered_app(wider, app)
+    app.cut([act(3, 2, "a", 2.5), act(4, 3, "b", 4.5)], DAY)
+    records = numbered_app(wider, app).cut([act(5, 30, "x")], DAY)
+    found = [orjson.loads(r.value or b"") for r in records if r.lane == ALERTS]
+    assert [one["message"] for one in found] == ["5.5"]
 
 
 def test_a_group_by_that_the_stream_is_not_routed_by_becomes_a_key() -> None:
