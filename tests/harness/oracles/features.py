@@ -93,7 +93,9 @@ def since_last(events: Sequence[Pay], event: Pay) -> object:
 
 
 def decayed(events: Sequence[Pay], event: Pay, half_life: int, read: Callable[[Pay], float | None]) -> object:
-    known = [(value, event.minute - e.minute) for e in events if (value := read(e)) is not None]
+    known = [(value, e.minute) for e in events if (value := read(e)) is not None]
+    now = max([event.minute, *(minute for _, minute in known)])
+    known = [(value, now - minute) for value, minute in known]
     return pytest.approx(math.fsum(v * 0.5 ** (age / half_life) for v, age in known), rel=1e-12) if known else None
 
 

@@ -1,9 +1,8 @@
 """Compiles the features of a rule. Features with an equal fingerprint are one feature, whatever their names.
 
 The fingerprint is a hash of the stream, `by`, the condition, the aggregate, the length of a pane and the order in which
-the rule evaluates events; how far back the
-feature reads is not part of it, nor whether the event itself counts. So rules share the state of a feature, and it
-survives changes of the rule's condition and of the feature's length.
+the rule evaluates events; how far back the feature reads is not part of it, nor whether the event itself counts. So
+rules share the state of a feature, and it survives changes of the rule's condition and of the feature's length.
 """
 
 from __future__ import annotations

@@ -613,7 +613,11 @@ AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
         "ignores NULL; NULL with fewer than two values",
     ),
     "sum": FunctionReference(
-        "Sum, exact for longs and decimals.", "the argument's type, widened", ("sum(amount) > 1000",), _IGNORES_NULL
+        "Sum, exact for longs and decimals. In a sequence NULL outside of its type; in windows and features one beyond "
+        "2^63 wraps (decimals: in units of their last digit), so convert such longs to `double`.",
+        "the argument's type, widened",
+        ("sum(amount) > 1000",),
+        _IGNORES_NULL,
     ),
 }
 
@@ -663,14 +667,15 @@ FEATURE_AGGREGATE_REFERENCE: Mapping[str, FunctionReference] = {
     ),
     "time_decayed_count": FunctionReference(
         "Number of earlier events, of which each counts half with every half-life that it lies back: "
-        "`0.5 ^ (age / half-life)`. One that is later than this event, because it arrived out of order, counts more "
-        "than 1.",
+        "`0.5 ^ (age / half-life)`. If one is later than this event, because it arrived out of order, ages are those "
+        "at its time: none counts more than 1.",
         "double",
         ("time_decayed_count(interval 7 days)",),
         "never NULL",
     ),
     "time_decayed_sum": FunctionReference(
-        "Sum of the values of earlier events, each times `0.5 ^ (age / half-life)`. ClickHouse: "
+        "Sum of the values of earlier events, each times `0.5 ^ (age / half-life)`. If one is later than this event, "
+        "ages are those at its time. ClickHouse: "
         "`exponentialTimeDecayedSum`, whose parameter is the half-life divided by `ln(2)`.",
         "double",
         ("time_decayed_sum(amount, interval 7 days)",),

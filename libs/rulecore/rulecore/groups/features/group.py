@@ -76,7 +76,7 @@ class FeatureGroup:
         self._remember(longest, memory, now_ms, watermark_ms)
         by_key: dict[tuple[str, ...], list[StoredFeature]] = {}
         for feature in longest.values():
-            by_key.setdefault(feature.by, []).append(StoredFeature(self._name(feature), feature, feature.panes))
+            by_key.setdefault(feature.by, []).append(self._store(feature))
         self._histories = {by: self._histories.get(by) or self._new_history(by) for by in sorted(by_key)}
         for by, history in self._histories.items():
             history.set_features(sorted(by_key[by], key=lambda one: one.name))
@@ -108,6 +108,10 @@ class FeatureGroup:
     def _new_history(self, by: tuple[str, ...]) -> History:
         types = {field.name: field.type for field in keyed_schema(self._schema, by).fields}
         return History({name: polars_type(types[name]) for name in by})
+
+    def _store(self, feature: CompiledFeature) -> StoredFeature:
+        """Return a feature as it is stored."""
+        return StoredFeature(self._name(feature), feature, feature.panes)
 
     def _name(self, feature: CompiledFeature) -> str:
         """Return the name of the state of a feature."""

@@ -34,11 +34,15 @@ _WITHOUT_PANES = FIRST_FUNCTIONS | LATEST_FUNCTIONS | VALUE_FUNCTIONS
 
 @dataclass(frozen=True, slots=True)
 class StoredFeature:
-    """A feature as it is stored: once for all rules, with the longest time back of them. ``name``: of its state."""
+    """A feature as it is stored: once for all rules, with the longest time back of them.
+
+    ``name``: of its state. ``counts_event``: a condition on an event beside that of the feature; None counts all.
+    """
 
     name: str
     feature: CompiledFeature
     panes: int
+    counts_event: pl.Expr | None = field(default=None, compare=False)
 
     @property
     def aggregation(self) -> Aggregation:
@@ -63,13 +67,14 @@ class StoredFeature:
         if self.decay is None:
             return contributions
         own, weights = self.aggregation, pl.Series(self.decay.within_pane(times))
-        return contributions.with_columns(contributions[own.column(partial)] * weights for partial in own.partials[1:])
+        return contributions.with_columns(contributions[own.column(own.partials[1])] * weights)
 
     def expressions(self) -> list[pl.Expr]:
         """Return the contributions of each event to the feature as columns, without the decay of time."""
         where, argument = self.feature.where, self.feature.argument
         every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
         counts = every if where is None else to_polars(where).fill_null(value=False) & every
+        counts = counts if self.counts_event is None else counts & self.counts_event
         value = None if argument is None else to_polars(argument)
         if self.feature.function == "time_decayed_count":
             value = pl.lit(1.0)
@@ -216,7 +221,8 @@ class History:
         added = _arrays(reading.added[name])
         totals = dict(panes.read(spans, reading.ranges[window], added, one.decay, including_this=this))
         if one.decay is not None:
-            totals[own.column(own.partials[1])] *= one.decay.from_pane(reading.arrivals.times)
+            _, total, latest = map(own.column, own.partials)
+            totals[total] *= one.decay.from_pane(reading.arrivals.times, totals[latest])
         return own.result(totals)
 
     def _read_latest(self, reading: Reading, name: str, feature: CompiledFeature) -> pl.Series:

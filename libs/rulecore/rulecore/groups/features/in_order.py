@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
+import orjson
 import polars as pl
 
+from rulecore.compile.feature import CompiledFeature
 from rulecore.compile.rule import CompiledRule
 from rulecore.firing import Origin, RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
 from rulecore.groups.features.group import FeatureGroup
+from rulecore.groups.features.history import StoredFeature
 from rulecore.groups.sequences.event_buffer import CONDITIONS, EventBuffer, value_column
 from rulecore.lists.content import ListContent
 from rulecore.lists.fill_columns import with_list_columns
@@ -24,11 +27,19 @@ from streamcore.state import HASH, KeyValueTable, StateTable
 #: The buffer keeps events by the conditions that they satisfy; here every event is kept.
 _EVERY: Final = 0
 _WAITING: Final = "waiting"
+#: Of a waiting event: the number of the rules that were known when it came (``InOrderFeatureGroup``).
+_KNOWN: Final = "__known"
 
 
 class InOrderFeatureGroup(FeatureGroup):
     """A ``FeatureGroup`` whose events wait for the watermark, and are then evaluated in order of time, partition and
-    offset. So a value does not depend on the order in which events arrive, as long as none is late."""
+    offset. So a value does not depend on the order in which events arrive, as long as none is late.
+
+    Of a waiting event there are only the columns that rules read when it came, and the backfill of a feature has
+    counted what came before the feature was known. So each change of rules that brings a column or a feature has a
+    number: an event is evaluated by the rules whose columns were known when it came, and counted by the features that
+    were. At an event that came before one of its features a rule fires as ``incomplete``.
+    """
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         super().__init__(group, schema, settings)
@@ -36,13 +47,29 @@ class InOrderFeatureGroup(FeatureGroup):
         self._fields: tuple[str, ...] = ()  # the columns that are kept beside the key
         self._passed: pl.DataFrame | None = None  # by the watermark in this cut, while failed rules go into quarantine
         self._dropped = 0
+        self._known: dict[str, int] = {}  # of a column or a feature, the number of the rules that brought it
+        self._number = 0  # of the latest rules that brought one
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
         """Evaluate exactly these rules from now on (see ``RuleGroup``)."""
+        self._remember_known(rules, memory)
         super().set_rules(rules, memory, now_ms, watermark_ms)
         read = {name for rule in rules for name in rule.reads} - {*self.group.group_by}
         self._fields = tuple(sorted(read))
-        self.buffer.keep([_EVERY], {name: self._dtypes[name] for name in self._fields})
+        self.buffer.keep([_EVERY], {_KNOWN: pl.Int64(), **{name: self._dtypes[name] for name in self._fields}})
+
+    def _remember_known(self, rules: Sequence[CompiledRule], memory: KeyValueTable) -> None:
+        """Set the numbers of all columns and features, and store them."""
+        key = f"{self.group}/known"
+        number, known = orjson.loads(memory.get(key) or b"[0,{}]")
+        names = sorted({name for rule in rules for name in (*rule.reads, *map(_feature_name, rule.features))})
+        self._number = number + any(name not in known for name in names)
+        self._known = {name: known.get(name, self._number) for name in names}
+        memory.put(key, orjson.dumps([self._number, self._known]))
+
+    def _store(self, feature: CompiledFeature) -> StoredFeature:
+        since = pl.col(_KNOWN) >= self._known[_feature_name(feature)]
+        return replace(super()._store(feature), counts_event=since)
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -59,6 +86,7 @@ class InOrderFeatureGroup(FeatureGroup):
                     pl.col(PARTITION).cast(pl.Int64),
                     OFFSET,
                     every.alias(CONDITIONS),
+                    pl.lit(self._number, pl.Int64).alias(value_column(_KNOWN)),
                     *(pl.col(name).alias(value_column(name)) for name in self._fields),
                 )
             )
@@ -72,13 +100,22 @@ class InOrderFeatureGroup(FeatureGroup):
             self._dropped += self.buffer.limit_fresh(self.settings.events)
         columns = [column for rule in self._rules for column in rule.columns]
         contents = cast("Mapping[str, ListContent]", context.lists)
-        events = self._passed.rename({value_column(name): name for name in self._fields})
+        events = self._passed.rename({value_column(name): name for name in (_KNOWN, *self._fields)})
         firings, failures = super().add(with_list_columns(events, columns, contents), context)
         if failures:
             return [], failures
         self._passed = None
         super().close(context)
-        return [replace(one, row=None, origin=_origin(one)) for one in firings], []
+        return [*self._keep_known(firings, events[_KNOWN].to_list())], []
+
+    def _keep_known(self, firings: Iterable[RuleFiring], known: Sequence[int]) -> Iterator[RuleFiring]:
+        """Yield the firings at events that had all columns of the rule. ``known``: of each event, its number."""
+        for one in firings:
+            assert one.row is not None
+            number = known[one.row]
+            if all(self._known[name] <= number for name in one.rule.reads):
+                is_new = any(self._known[_feature_name(feature)] > number for feature in one.rule.features)
+                yield replace(one, row=None, origin=_origin(one), incomplete=one.incomplete or is_new)
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -104,6 +141,10 @@ class InOrderFeatureGroup(FeatureGroup):
     def table(self, name: str) -> StateTable:
         """Return the table of that name; before the rules are set, one that keeps its rows for them."""
         return self.buffer if name.startswith(f"{_WAITING}:") else super().table(name)
+
+
+def _feature_name(feature: CompiledFeature) -> str:
+    return f"feature {feature.fingerprint}"
 
 
 def _origin(firing: RuleFiring) -> Origin:

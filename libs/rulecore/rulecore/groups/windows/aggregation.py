@@ -2,7 +2,7 @@
 
 An aggregate stores one or more *partials* in every pane. Partials of two panes, or of a pane and one more event,
 combine with an associative operation, so windows can share panes and add them up in any grouping. Whole numbers and
-decimals are exact; a sum outside its type's range is NULL, never a wrapped number.
+decimals are exact. A sum of decimals with more digits than a decimal has is NULL; one beyond 64 bits wraps, unseen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.schema import Kind, Type
+from streamcore.schema import EVENT_MS, Kind, Type
 
 #: A column of partials: int64 or float64, according to ``Partial.dtype``.
 Array = npt.NDArray[Any]
@@ -63,6 +63,7 @@ class Partial:
 
 
 _COUNT = Partial("n", Combine.SUM, whole=True)
+_LATEST = Partial("t", Combine.MAX, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class Aggregation:
 
     @property
     def partials(self) -> tuple[Partial, ...]:
-        """The numbers stored in a pane: the count of contributions ``n``, the sum ``s``, the sum of squares ``q``, or
-        the minimum or maximum ``m``."""
+        """The numbers stored in a pane: the count of contributions ``n``, the sum ``s``, the sum of squares ``q``, the
+        minimum or maximum ``m``, or the latest event time ``t``."""
         whole = self.argument is not None and self.argument.kind is not Kind.DOUBLE
         match self.function:
             case "count":
@@ -88,7 +89,7 @@ class Aggregation:
             case "sum" | "avg":
                 return (_COUNT, Partial("s", Combine.SUM, whole))
             case "time_decayed_count" | "time_decayed_sum":
-                return (_COUNT, Partial("s", Combine.SUM, whole=False))
+                return (_COUNT, Partial("s", Combine.SUM, whole=False), _LATEST)
             case "stddev":
                 return (_COUNT, Partial("s", Combine.SUM, whole=False), Partial("q", Combine.SUM, whole=False))
             case "min" | "max":
@@ -109,8 +110,8 @@ class Aggregation:
         result = [present.cast(pl.Int64).alias(self.column(_COUNT))]
         for partial in self.partials[1:]:
             assert value is not None, "only count has no argument"
-            raw = value.cast(pl.Int64 if partial.whole else pl.Float64)
-            if self.function in ("stddev", "time_decayed_sum"):
+            raw = pl.col(EVENT_MS) if partial == _LATEST else value.cast(pl.Int64 if partial.whole else pl.Float64)
+            if partial != _LATEST and self.function in ("stddev", "time_decayed_sum"):
                 raw = raw / self._unit
                 raw = raw * raw if partial.suffix == "q" else raw
             result.append(pl.when(present).then(raw).otherwise(partial.identity).alias(self.column(partial)))

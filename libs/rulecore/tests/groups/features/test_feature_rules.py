@@ -21,6 +21,7 @@ from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
+from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS, Record
 
 HOUR = 3_600_000
@@ -43,9 +44,21 @@ def document(version: int = 1, name: str = "r", **entries: Any) -> dict[str, obj
     return {"id": name, "version": version, "owner": "o", "on": "pay", "then": then, **own, **entries}
 
 
-def new_app(**settings: Any) -> InProcessApp:
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),), **settings)
-    return InProcessApp(App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=2))
+def new_app(
+    schema: StreamSchema = SCHEMA, *, restart: InProcessApp | None = None, max_delay_ms: int = 0, **settings: Any
+) -> InProcessApp:
+    kernel = RulesFactory((RuleStream(schema, "pay"),), **settings)
+    watermark = WatermarkStrategy(max_out_of_orderness_ms=max_delay_ms)
+    app = App("t", (Source(schema, "pay"),), "control", {}, (kernel,), shards=2, watermark=watermark)
+    return InProcessApp(app) if restart is None else InProcessApp(app, restart.blobs)
+
+
+def with_amount(kind: str) -> StreamSchema:
+    """Return ``SCHEMA`` with an amount of that type."""
+    fields = {one.name: f"{one.type}{'' if one.nullable else ' not null'}" for one in SCHEMA.fields}
+    return StreamSchema.parse(
+        {"name": "pay", "event_time": "ts", "keys": [["user"], ["card"]], "fields": fields | {"amount": kind}}
+    )
 
 
 def publish(offset: int, own: dict[str, object]) -> RawRecord:
@@ -252,6 +265,75 @@ def test_waiting_events_count_for_the_budget_and_a_limit_drops_the_latest() -> N
     limited = new_app(groups=GroupSettings(events=10))
     limited.cut([publish(0, own), *(pay(n, 0, 1.0) for n in range(30))], CLOCK)
     assert len(lane(limited.cut([pay(30, 9, 1.0, user="bob")], CLOCK), ALERTS)) == 10
+
+
+def test_a_waiting_event_has_no_columns_that_only_later_rules_read() -> None:
+    """It is not taken for one in which they are NULL."""
+
+    def version(number: int, where: str) -> RawRecord:
+        return publish(number, document(number, features=[COUNTED], where=f"n >= 0 and {where}", order="in_order"))
+
+    app = new_app(max_delay_ms=HOUR)
+    app.cut([version(1, "amount > 0"), pay(0, 0, 1.0), pay(1, 0.1, 1.0)], CLOCK)
+    app.cut([version(2, "card is null"), pay(2, 0.2, 1.0), pay(3, 0.3, 1.0, card=None)], CLOCK)
+    app = InProcessApp(app.app, app.blobs)
+    found = lane(app.cut([pay(4, 9, 1.0, user="bob")], CLOCK), ALERTS)
+    assert [(one["source"]["offset"], one["values"]) for one in found] == [(3, {"n": 3})]
+
+
+def test_a_column_that_is_read_again_is_not_null_in_waiting_events() -> None:
+    def version(number: int, where: str) -> RawRecord:
+        return publish(number, document(number, features=[COUNTED], where=f"n >= 0 and {where}", order="in_order"))
+
+    app = new_app(max_delay_ms=HOUR)
+    app.cut([version(1, "card = 'k'"), pay(0, 0, 1.0)], CLOCK)
+    app.cut([version(2, "amount > 0")], CLOCK)
+    app.cut([version(3, "coalesce(card, 'none') = 'none'"), pay(1, 0.1, 1.0, card=None)], CLOCK)
+    found = lane(app.cut([pay(2, 9, 1.0, user="bob")], CLOCK), ALERTS)
+    assert [one["source"]["offset"] for one in found] == [1]
+
+
+def test_a_waiting_event_is_not_counted_by_a_feature_that_came_after_it() -> None:
+    """Its backfill has counted it. At the waiting events themselves it is incomplete."""
+    app = new_app(max_delay_ms=HOUR)
+    other = document(name="other", features=[COUNTED], where="n >= 0", order="in_order", mode="shadow")
+    own = document(name="q", features=[{**COUNTED, "where": "amount > 0"}], where="n >= 0", order="in_order")
+    app.cut([publish(0, other), publish(1, document(name="q", where="usual > 0", order="in_order"))], CLOCK)
+    app.cut([pay(0, 0, 1.0), pay(1, 0.1, 1.0)], CLOCK)
+    app.cut([publish(2, {**own, "version": 2}), pay(2, 0.2, 1.0), pay(3, 0.3, 1.0)], CLOCK)
+    app = InProcessApp(app.app, app.blobs)
+    found = lane(app.cut([pay(4, 9, 1.0, user="bob")], CLOCK), ALERTS)
+    own_alerts = [one for one in found if one["rule"] == "q"]
+    assert [(one["source"]["offset"], one["values"]["n"]) for one in own_alerts] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    assert [one["incomplete"] for one in own_alerts] == [True] * 4
+
+
+def test_a_field_that_became_wider_is_so_in_waiting_events() -> None:
+    own = document(features=[COUNTED], where="n >= 0 and amount > 0", order="in_order")
+    app = new_app(with_amount("long"), max_delay_ms=HOUR)
+    app.cut([publish(0, own), pay(0, 0, 1), pay(1, 0.1, 2)], CLOCK)
+    wider = new_app(with_amount("double"), restart=app, max_delay_ms=HOUR)
+    wider.cut([pay(2, 0.2, 0.5)], CLOCK)
+    again = new_app(with_amount("double"), restart=wider, max_delay_ms=HOUR)  # loads rows of both types
+    found = lane(again.cut([pay(3, 9, 1.0, user="bob")], CLOCK), ALERTS)
+    assert [(one["source"]["offset"], one["values"]) for one in found] == [(n, {"n": n}) for n in range(3)]
+
+
+@pytest.mark.parametrize("every", ["1h", "5m", "1m"])
+def test_an_event_with_a_later_time_counts_at_most_once_in_a_decayed_value(every: str) -> None:
+    within = {"sliding": "10h", "every": every}
+    features = [
+        {"name": "n", "of": "time_decayed_count(interval 1 minute)", "within": within},
+        {"name": "s", "of": "time_decayed_sum(amount, interval 1 minute)", "within": within},
+    ]
+    app = new_app(max_delay_ms=20 * HOUR)
+    app.cut([publish(0, document(features=features, where="n >= 0")), pay(0, 0.5, 3.0)], CLOCK)
+    found = lane(app.cut([pay(1, 1 / 6, 3.0), pay(2, 31 / 60, 3.0), pay(3, 15, 1.0), pay(4, 0, 1.0)], CLOCK), ALERTS)
+    values = {one["source"]["offset"]: one["values"] for one in found}
+    assert values[1] == {"n": 1.0, "s": 3.0}
+    assert values[2]["n"] == pytest.approx(0.5 + 0.5**21)
+    assert values[4]["n"] <= 4
+    assert values[4]["s"] <= 10
 
 
 def test_an_order_is_for_features_only() -> None:
