@@ -18,6 +18,10 @@ from rulecore.explain.explanation import ExplainQuestion
 
 def answer(query: ExplainQuery) -> ExplainResult:
     """Answer the query. Raises ``InputError``, naming the missing part, if that is not possible."""
+    if query.event_json is not None and (query.key or query.at or query.event):
+        raise InputError(
+            "--event-json is about the last event of the file: leave out --key, --at and --event; put it last"
+        )
     if query.rules is not None and query.event_json is not None:
         return _explain_file(query)
     from headgate.explain.from_kafka import answer_published  # importing the Kafka clients takes 0.25 s

@@ -57,7 +57,7 @@ def trace_partials(
     asked_ms = question.at_ms if asked is None else int(asked[EVENT_MS])
     latest_ms = int(tracer.rows[-1][EVENT_MS])
     tracing = _Tracing(tracer, latest_ms, None if asked is None else (asked[PARTITION], asked[OFFSET]))
-    ended = [*_find_ended(tracer.group.replay(tracer.context), latest_ms)]
+    ended = [*_find_ended(tracer.group.replay(tracer.context, latest_ms), latest_ms)]
     if asked_ms is not None:
         ended = [one for one in ended if tracing.start_ms(one) <= asked_ms <= one.end_ms] or ended
     if not ended:
@@ -78,7 +78,7 @@ def _find_ended(moments: Iterator[ReplayedMoment], latest_ms: int) -> Iterator[_
             if matched:
                 yield _Ended(chain, state, now.ms, None, _DISCARDED)
             elif now.place is None:
-                yield _Ended(chain, state, now.ms, None, _OVER)
+                yield _Ended(chain, state, now.ms, None, _OVER if now.ms <= latest_ms else _STILL)
             else:
                 yield _Ended(chain, state, now.ms, now.place, "")
         before = now.partials

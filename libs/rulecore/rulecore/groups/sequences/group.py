@@ -214,8 +214,9 @@ class SequenceGroup:
         self._dropped["events_dropped"] += self.buffer.limit_fresh(self.settings.events)
         return matches
 
-    def replay(self, context: CutContext) -> Iterator[ReplayedMoment]:
-        """Process the events of a cut one by one; for explanations of one rule and key."""
+    def replay(self, context: CutContext, latest_ms: int) -> Iterator[ReplayedMoment]:
+        """Process the events of a cut one by one, until ``latest_ms`` and then until the watermark; for explanations of
+        one rule and key."""
         before_ms = context.next_watermark_ms
         self.store.resolve()
         passed = self.buffer.release(before_ms)
@@ -234,7 +235,8 @@ class SequenceGroup:
             )
             place = (int(batch.values[PARTITION][n]), int(batch.values[OFFSET][n]))
             yield self._moment(ms, place, self.engine.run(event, ms))
-        yield self._moment(before_ms, None, self.engine.run(None, before_ms))
+        for ms in (latest_ms, before_ms):
+            yield self._moment(ms, None, self.engine.run(None, ms))
 
     def _moment(self, ms: int, place: tuple[int, int] | None, matches: Sequence[Match]) -> ReplayedMoment:
         found = [tuple((e.partition, e.offset, e.step) for e in self.matched(match).events) for match in matches]
