@@ -15,6 +15,7 @@ from rulecore.compile.rule import CompiledRule, EventCountWindow, RuleLimits, Se
 from rulecore.compile.score_compatibility import incompatibility
 from rulecore.documents.loading import LoadedRule
 from rulecore.documents.rule import Emit, Rule, RuleKind, canonical_json
+from rulecore.documents.rule_kinds import Skip
 from rulecore.documents.yaml_reader import PathKey, Problem, SourceLocation, YamlDocument, dotted_path
 from rulecore.errors import ExpressionError, RuleError
 from rulecore.language import ListType
@@ -80,7 +81,8 @@ def check_rules(
             problems += faults
             if compiled is not None and not faults:
                 rules.append(compiled)
-                warnings += _doubtful_keys(compiled, loaded.document, streams, samples or {})
+                warnings += _doubtful_parts(compiled, loaded.document, streams, samples or {})
+    warnings += _unknown_signals(documents)
     problems += _useless_signals(
         [loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules}, streams
     )
@@ -91,17 +93,40 @@ def check_rules(
     return CheckReport(tuple(sorted(problems)), tuple(rules), costs, tuple(sorted(warnings)))
 
 
-def _doubtful_keys(
+def _doubtful_parts(
     rule: CompiledRule,
     document: YamlDocument,
     streams: Mapping[str, StreamSchema],
     samples: Mapping[str, Sequence[Event]],
 ) -> Iterable[Problem]:
-    """Find keys of state that are new with almost every event, and those that are NULL in some events."""
+    """Find keys of state that are new with almost every event, those that are NULL in some events, and features that
+    leave out much of what decays."""
     schema = find_stream(streams, rule.rule.on)
-    for field, message in (*unique_keys(rule, schema, samples.get(rule.rule.on, ())), *null_keys(rule, schema)):
+    keys = (*unique_keys(rule, schema, samples.get(rule.rule.on, ())), *null_keys(rule, schema))
+    for field, message in (*keys, *_short_decays(rule)):
         place = document.place(tuple(field.split(".")))
         yield Problem(document.file, place, field, message, rule.rule.id)
+
+
+def _short_decays(rule: CompiledRule) -> Iterable[tuple[str, str]]:
+    """Yield the field and a message for each decayed value whose time back is short for its half-life."""
+    for number, one in enumerate(rule.features):
+        if one.half_life_ms is not None and one.size_ms < _HALF_LIVES * one.half_life_ms:
+            back, wanted = render_duration(one.size_ms), render_duration(_HALF_LIVES * one.half_life_ms)
+            left_out = f"{one.text} leaves out what is more than {back} back, which would still count"
+            yield f"features.{number}.within", f"{left_out}; write {_HALF_LIVES} half-lives, {wanted}, or more"
+
+
+def _unknown_signals(documents: Sequence[LoadedRule]) -> Iterable[Problem]:
+    """Find score rules that name a rule which is not among several documents."""
+    ids = {loaded.rule.id for loaded in documents if loaded.rule is not None}
+    for loaded in documents if len(ids) > 1 else ():
+        score = None if loaded.rule is None else loaded.rule.score
+        for name in () if score is None else score.of:
+            if loaded.rule is not None and name not in ids:
+                place = loaded.document.place(("score", "of", name))
+                message = f"no rule {name} is among these files; without it nothing gives this score"
+                yield Problem(loaded.document.file, place, f"score.of.{name}", message, loaded.rule.id)
 
 
 def _useless_signals(
@@ -214,11 +239,13 @@ def _final_note(rule: CompiledRule) -> str:
 _WHAT: Final[Mapping[type, Callable[[int], str]]] = {
     TimeWindow: lambda panes: f"{panes} panes a window",
     SessionWindow: lambda _: "one entry a session",
-    EventCountWindow: lambda panes: f"{panes} pieces a window, kept until the key is idle",
+    EventCountWindow: lambda panes: f"{panes} pieces a window, kept until the key is idle for 30 days",
 }
 
 
 _MANY_PANES: Final = 400
+#: What is further back counts less than a thirtieth.
+_HALF_LIVES: Final = 5
 
 
 def _absence_cost(rule: CompiledRule) -> RuleCost:
@@ -255,7 +282,12 @@ def _sequence_cost(rule: CompiledRule) -> RuleCost:
     assert rule.sequence is not None
     access, size = rule.sequence.access, rule.sequence.bytes_per_partial
     cheap = access not in (AccessPath.SCAN, AccessPath.ALL)
-    return RuleCost(rule.rule.id, access, 0, size, cheap, f"{rule.sequence.note}; {_ACCESS_NOTES[access]}")
+    note = f"{rule.sequence.note}; {_ACCESS_NOTES[access]}"
+    if rule.sequence.automaton.iterative and rule.rule.skip is not Skip.NONE:
+        longest = render_duration(rule.sequence.span_ms)
+        note += f"; an alert waits while a partial match that began before it may go on, up to {longest}: `skip: none` "
+        note += "with `suppress` alerts at once"
+    return RuleCost(rule.rule.id, access, 0, size, cheap, note)
 
 
 _BY_KIND: Final[Mapping[RuleKind, Callable[[CompiledRule], RuleCost]]] = {

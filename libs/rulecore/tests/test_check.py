@@ -282,6 +282,42 @@ def test_a_suppression_by_the_event_id_gives_a_warning() -> None:
     assert check_text(RULE).warnings == ()
 
 
+@pytest.mark.parametrize(("back", "paths"), [("34d", ["features.0.within"]), ("35d", [])])
+def test_a_decayed_value_that_leaves_out_much_gives_a_warning(back: str, paths: list[str]) -> None:
+    of = f'{{name: n, of: "time_decayed_sum(amount, interval 7 days)", within: {{sliding: {back}, every: 1d}}}}'
+    text = UNIQUE.format(more="").replace("within: {tumbling: 400d}\nhaving: count(*) > 3\n", f"features: [{of}]\n")
+    report = check_text(text.replace("where: type = 'payment'", "where: n > 1"))
+    assert report.problems == ()
+    assert [warning.path for warning in report.warnings] == paths
+    assert all("write 5 half-lives, 35d, or more" in warning.message for warning in report.warnings)
+
+
+def test_a_score_of_a_rule_that_is_in_none_of_several_files_gives_a_warning() -> None:
+    score = "id: s\nversion: 1\nowner: o\non: shop\ngroup_by: [user_id]\nscore: {of: {NAME: 5}, within: 1h, limit: 5}\n"
+    score += "then: {severity: high, message: m}\n"
+
+    def warned(name: str, *others: str) -> list[str]:
+        texts = (score.replace("NAME", name), *others)
+        documents = [one for n, text in enumerate(texts) for one in load_text(text, f"{n}.yaml")[0]]
+        return [warning.path for warning in check_rules(documents, STREAMS).warnings]
+
+    flood = UNIQUE.format(more="")
+    assert warned("flod", flood) == ["score.of.flod"]
+    assert warned("flood", flood) == []
+    assert warned("flod") == []  # the others may be elsewhere
+
+
+def test_the_cost_says_how_long_a_match_may_wait_and_how_long_a_count_window_is_kept() -> None:
+    steps = "sequence: [{step: a, where: amount > 1}, {step: b, where: amount > 2 * a.amount}]\nwithin: 30d\n"
+    text = UNIQUE.format(more="").replace("within: {tumbling: 400d}\nhaving: count(*) > 3\n", steps)
+    assert "up to 30d: `skip: none` with `suppress` alerts at once" in check_text(text).costs[0].note
+    for other in (text.replace("2 * a.amount", "2"), text.replace("within: 30d", "within: 30d\nskip: none")):
+        (cost,) = check_text(other).costs
+        assert "alerts at once" not in cost.note
+    counted = UNIQUE.format(more="").replace("{tumbling: 400d}", "{count: 100}")
+    assert "until the key is idle for 30 days" in check_text(counted).costs[0].note
+
+
 KEYED = """\
 id: keyed
 version: 1
