@@ -10,9 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rulecore import language as lang
 from rulecore.compile.feature import LATEST_FUNCTIONS, VALUE_FUNCTIONS
 from rulecore.compile.rule import CompiledRule, EventCountWindow, RuleLimits, SessionWindow, TimeWindow, compile_rule
 from rulecore.compile.score_compatibility import incompatibility
+from rulecore.compile.sequence_conditions import RuleLeaf
 from rulecore.documents.loading import LoadedRule
 from rulecore.documents.rule import Emit, Rule, RuleKind, canonical_json
 from rulecore.documents.rule_kinds import Skip
@@ -99,11 +101,11 @@ def _doubtful_parts(
     streams: Mapping[str, StreamSchema],
     samples: Mapping[str, Sequence[Event]],
 ) -> Iterable[Problem]:
-    """Find keys of state that are new with almost every event, those that are NULL in some events, and features that
-    leave out much of what decays."""
+    """Find keys of state that are new with almost every event, those that are NULL in some events, features that leave
+    out much of what decays, and steps that take no event."""
     schema = find_stream(streams, rule.rule.on)
     keys = (*unique_keys(rule, schema, samples.get(rule.rule.on, ())), *null_keys(rule, schema))
-    for field, message in (*keys, *_short_decays(rule)):
+    for field, message in (*keys, *_short_decays(rule), *_comparisons_with_itself(rule)):
         place = document.place(tuple(field.split(".")))
         yield Problem(document.file, place, field, message, rule.rule.id)
 
@@ -115,6 +117,18 @@ def _short_decays(rule: CompiledRule) -> Iterable[tuple[str, str]]:
             back, wanted = render_duration(one.size_ms), render_duration(_HALF_LIVES * one.half_life_ms)
             left_out = f"{one.text} leaves out what is more than {back} back, which would still count"
             yield f"features.{number}.within", f"{left_out}; write {_HALF_LIVES} half-lives, {wanted}, or more"
+
+
+def _comparisons_with_itself(rule: CompiledRule) -> Iterable[tuple[str, str]]:
+    """Yield the field and a message for each condition that compares a value of an event with itself."""
+    leaves = () if rule.sequence is None else rule.sequence.automaton.leaves
+    for leaf in leaves:
+        for term in lang.conjuncts(leaf.expr) if isinstance(leaf, RuleLeaf) else ():
+            if isinstance(term, lang.Compare) and term.left == term.right and term.op in ("<", ">", "<>"):
+                message = (
+                    f"{lang.render(term)} is never true: in a step, STEP.x of its own name is x of the event itself"
+                )
+                yield "sequence", f"{message}; name an earlier step, or write last(STEP.x) for the event taken before"
 
 
 def _unknown_signals(documents: Sequence[LoadedRule]) -> Iterable[Problem]:

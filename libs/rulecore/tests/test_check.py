@@ -318,6 +318,15 @@ def test_the_cost_says_how_long_a_match_may_wait_and_how_long_a_count_window_is_
     assert "until the key is idle for 30 days" in check_text(counted).costs[0].note
 
 
+@pytest.mark.parametrize(("read", "paths"), [("a.amount", ["sequence"]), ("last(a.amount)", []), ("b.amount", [])])
+def test_a_step_that_compares_its_event_with_itself_gives_a_warning(read: str, paths: list[str]) -> None:
+    steps = f"sequence: [{{step: b, where: amount > 1}}, {{step: a, where: amount > {read}}}]\nwithin: 1h\n"
+    report = check_text(UNIQUE.format(more="").replace("within: {tumbling: 400d}\nhaving: count(*) > 3\n", steps))
+    assert report.problems == ()
+    assert [warning.path for warning in report.warnings] == paths
+    assert all("amount > amount is never true" in warning.message for warning in report.warnings)
+
+
 KEYED = """\
 id: keyed
 version: 1
