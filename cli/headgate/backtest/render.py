@@ -79,7 +79,9 @@ def _decision_table(counts: DecisionCounts, events: int) -> list[str]:
         for move in counts.moves
     ]
     lines = ["decisions", *table(head, rows, ("EVENTS", "SHARE", *summed))]
-    return [*lines, "* would be decided otherwise"] if any("*" in row[1] for row in rows) else lines
+    lines += ["* would be decided otherwise"] if any("*" in row[1] for row in rows) else []
+    before = "" if counts.live_records is None else f", {counts.live_records:,} with the other policy"
+    return [*lines, f"{counts.records:,} of {events:,} events would have a decision record{before}"]
 
 
 def _sum_text(total: Decimal | float | None) -> str:
@@ -176,7 +178,8 @@ def _decisions_json(counts: DecisionCounts) -> Json:
     for move in counts.moves:
         total = format(move.total, "f") if isinstance(move.total, Decimal) else move.total
         moves.append({"live": move.live, "new": move.new, "events": move.events, "sum": total})
-    return {"new": new, "live": live, "summed": counts.summed, "moves": moves}
+    records: Json = {"new": counts.records, "live": counts.live_records}
+    return {"new": new, "live": live, "summed": counts.summed, "records": records, "moves": moves}
 
 
 def _counts_json(one: RuleCounts | None, events: int) -> Json:

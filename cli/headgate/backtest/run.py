@@ -85,7 +85,12 @@ class BacktestResult:
     notes: tuple[str, ...]
 
 
-def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | None = None) -> BacktestResult:
+def run(
+    request: BacktestRequest,
+    progress: Progress,
+    alerts: AlertCallback | None = None,
+    decisions: AlertCallback | None = None,
+) -> BacktestResult:
     """Read the rules, read the events, count. ``InputError`` and ``RuleError`` name the input that does not fit."""
     published = _PublishedRules(request)
     bundle = _read_rules(request, list(request.paths) or [shipped_rules(request.app)], published)
@@ -98,10 +103,12 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
     against, others, policies = _comparison_rules(request, on, rules, published)
     new, notes = _with_support(rules, bundle.rules, published)
     live, more = _with_support(others, (), published) if against is not None else (None, ())
-    new = replace(new, policy=policy_for([one.policy for one in bundle.policies], on))
+    new = replace(new, policy=policy_for([one.policy for one in bundle.policies], on), on_decision=decisions)
     live = None if live is None else replace(live, policy=policy_for(policies, on))
     if request.summed is not None and new.policy is None:
         raise InputError("--sum: adds up a column by outcome; name the file of a decision policy of the stream, too")
+    if decisions is not None and new.policy is None:
+        raise InputError("--decisions: there are none; name the file of a decision policy of the stream, too")
     events = _events(request, source)
     began = time.monotonic()
     job = Backtest(
@@ -127,6 +134,8 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertCallback | No
 def _stream(bundle: RuleBundle, wanted: str | None) -> str:
     """Return the stream, or the union of streams, of the rules to run."""
     on = sorted({rule.rule.on for rule in bundle.rules})
+    if not on:
+        raise InputError("there are no rules among PATHS; a decision policy alone decides nothing: name its rules, too")
     if wanted is None and len(on) > 1:
         raise InputError(f"the rules are on {', '.join(on)}; name the stream of the events with --stream")
     names = sorted(stream_names(wanted or on[0]))
@@ -189,7 +198,7 @@ class _PublishedRules:
 
 def _read_rules(request: BacktestRequest, paths: Sequence[Path], published: _PublishedRules) -> RuleBundle:
     lists, schemas = published.lists.types(), published.streams
-    return read_bundle(paths, request.streams, request.lists, lists, schemas=schemas)
+    return read_bundle(paths, request.streams, request.lists, lists, schemas=schemas, is_named_first=True)
 
 
 def _comparison_rules(

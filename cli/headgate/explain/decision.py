@@ -1,13 +1,14 @@
 """Explains a decision: the rules that fired at its event, with their values, and how they became its outcome.
 
-The decision is read from its lane and the version of its policy from the control topic. What the policy makes of the
+The decision is read from its lane, and the control topic is replayed for the version of its policy that was accepted
+before; one that the app has rejected decides nothing. What the policy makes of the
 listed rules is computed again, so a difference is shown. What each rule made of the event is another question, of which
 the command is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any  # a decision is JSON
 
@@ -17,14 +18,11 @@ import orjson
 from headgate.console.output import Json
 from headgate.explain.kafka_reader import KafkaReader
 from headgate.explain.query import ExplainQuery
-from headgate.rules.publish import AppTopics, read_log
+from headgate.rules.history import read_history
+from headgate.rules.publish import AppTopics
 from headgate.time_arguments import show_time
 from rulecore.alerts.decisions import decide
-from rulecore.documents.control_keys import DECISION_POLICY_KEY
 from rulecore.documents.decision_policy import DecisionPolicy
-from rulecore.documents.loading import decode_policy
-from rulecore.errors import RuleError
-from rulecore.ruleset.history import ControlEntry
 from streamcore.wire.lanes import DECISIONS
 
 _WORDS = {"suppressed": "its alert is suppressed", "none": "gives no alert"}
@@ -52,24 +50,12 @@ def find_decision(query: ExplainQuery) -> ExplainedDecision | None:
     if found is None or found.value is None:
         return None
     decision = orjson.loads(found.value)
-    policy = find_policy(read_log(query.kafka, AppTopics(query.app)), decision["policy"], decision["version"])
+    history = query.history or read_history(query.kafka, AppTopics(query.app), query.streams)
+    policy = history.policy(decision["policy"], decision["version"], found.timestamp_ms)
     if policy is None or "left_out" in decision:
         return ExplainedDecision(decision, policy, None)
     fired = [(one["outcome"], one["score"]) for one in decision["rules"]]
     return ExplainedDecision(decision, policy, decide(policy.decide.model_dump(mode="json"), fired))
-
-
-def find_policy(log: Iterable[ControlEntry], name: str, version: int) -> DecisionPolicy | None:
-    """Return a version of a decision policy from the control topic."""
-    for entry in log:
-        if entry.control.key == f"{DECISION_POLICY_KEY}{name}".encode() and entry.control.value is not None:
-            try:
-                policy = decode_policy(entry.control.value, len(entry.control.value))
-            except RuleError:
-                continue
-            if (policy.decision_policy, policy.version) == (name, version):
-                return policy
-    return None
 
 
 def decision_json(result: ExplainedDecision) -> Json:
@@ -117,11 +103,11 @@ def _tree(title: str, entries: list[Mapping[str, Any]], outcome: str | None, pla
     yield from ("", title)
     for number, entry in enumerate(entries, 1):
         last = number == len(entries)
-        decided = "*" if entry["outcome"] == outcome else ""
+        decided = "*" if entry["outcome"] is not None and entry["outcome"] == outcome else ""
         notes = [_WORDS.get(entry["alert"], ""), "incomplete" if entry.get("incomplete") else ""]
         more = f"  ({', '.join(filter(None, notes))})" if any(notes) else ""
         name = click.style(f"{entry['rule']}@{entry['version']}", bold=True)
-        said = f"{entry['outcome']}{decided}, score {entry['score']}: {entry['message']}{more}"
+        said = f"{entry['outcome'] or 'no outcome'}{decided}, score {entry['score']}: {entry['message']}{more}"
         yield f"{'└─' if last else '├─'} {name}  {said}"
         lead = "   " if last else "│  "
         for value, seen in entry["values"].items():

@@ -19,7 +19,7 @@ from rulecore.check import RuleCost, check_rules
 from rulecore.check_policies import check_policies
 from rulecore.compile.decision_policy import CompiledPolicy
 from rulecore.compile.rule import CompiledRule
-from rulecore.documents.loading import LoadedRule, load_path, load_policies
+from rulecore.documents.loading import LoadedPolicy, LoadedRule, load_path, load_policies
 from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.language import ListType
@@ -103,13 +103,16 @@ def read_bundle(
     about: str | None = None,
     samples: Mapping[str, Path] | None = None,
     schemas: Mapping[str, StreamSchema] | None = None,
+    *,
+    is_named_first: bool = False,
 ) -> RuleBundle:
     """Read the rules of these files and folders against the streams of ``folder`` and the lists of ``lists``; lists
     missing there are taken from ``known``.
 
     ``about``: only the rule of that name, and those whose scores it adds, if that rule exists; problems of
     other rules are ignored. ``samples``: by stream, a file with a JSON event on each line, in which keys are counted.
-    ``schemas``: of a running app, used instead of the files in ``folder``.
+    ``schemas``: of a running app, used instead of the files in ``folder``. ``is_named_first``: a decision policy in a
+    file that is named itself takes the place of that with its name in a folder.
     Raises ``InputError`` if there is no rule.
     """
     schemas = load_streams(folder) if schemas is None else dict(schemas)
@@ -120,7 +123,7 @@ def read_bundle(
     documents, problems = _load_about(about, paths), list[Problem]()
     if not documents:
         documents, problems = _read(paths)
-    policies = [] if about is not None else [one for path in dict.fromkeys(paths) for one in load_policies(path)]
+    policies = [] if about is not None else _read_policies(paths, is_named_first=is_named_first)
     if not documents and not problems and not policies:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
     report = check_rules(
@@ -162,6 +165,12 @@ def _read(paths: Iterable[Path], naming: Collection[str] | None = None) -> tuple
         documents += loaded
         problems += faults
     return documents, problems
+
+
+def _read_policies(paths: Iterable[Path], *, is_named_first: bool) -> list[LoadedPolicy]:
+    found = [(path.is_file(), one) for path in dict.fromkeys(paths) for one in load_policies(path)]
+    named = {one.policy.decision_policy for alone, one in found if is_named_first and alone and one.policy is not None}
+    return [one for alone, one in found if alone or one.policy is None or one.policy.decision_policy not in named]
 
 
 def _load_about(name: str | None, paths: Sequence[Path]) -> list[LoadedRule]:

@@ -20,6 +20,7 @@ import orjson
 from headgate.errors import InputError
 from headgate.rules.publish import ControlChange
 from rulecore.documents.control_keys import APPROVAL_KEY, POLICY_KEY, PROPOSAL_KEY, SIGNER_KEY
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleSetError
 from rulecore.governance.documents import (
@@ -57,14 +58,24 @@ class KeyHolder:
         return self._change(f"{POLICY_KEY}{document.policy}", write_text(document), document.policy)
 
     def proposal_change(
-        self, rules: Sequence[Rule], deleted: Sequence[str], why: str, at_ms: int, *, emergency: bool = False
+        self,
+        rules: Sequence[Rule],
+        deleted: Sequence[str],
+        why: str,
+        at_ms: int,
+        *,
+        emergency: bool = False,
+        policies: Sequence[DecisionPolicy] = (),
+        deleted_policies: Sequence[str] = (),
     ) -> ControlChange:
-        """Return the record of a proposal. ``at_ms``: the time of the signature."""
+        """Return the record of a proposal. ``at_ms``: the time of the signature. ``policies``: decision policies."""
         text = write_text(
             ProposalDocument(
                 app=self.app,
                 rules=tuple(rules),
                 delete=tuple(deleted),
+                decision_policies=tuple(policies),
+                delete_policies=tuple(deleted_policies),
                 why=why,
                 emergency=emergency,
                 at_ms=at_ms,

@@ -99,6 +99,7 @@ class RulesKernel:
         self.published: Sequence[PublishedDocument] = ()  # in this cut
         self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
+        self._max_chosen = config.dispatch.chosen
         self.decisions = DecisionParts()
         self.groups: dict[GroupId, RuleGroup] = {}
         self.signals = SignalCollector((), {}, self.schemas, ())
@@ -500,7 +501,7 @@ class RulesKernel:
         decision = None if decided is None else decided.decision
         alert = build(AlertContext(dispatched.lane, self.rules.epoch, dispatched.suppressed, decision))
         if decided is not None:
-            self.decisions.add_firing(decided, alert, dispatched.lane, dispatched.delivery, self.rules.epoch)
+            self.decisions.add_firing(decided, alert, dispatched, self.rules.epoch)
         if is_sent:
             yield alert.record()
 
@@ -514,14 +515,19 @@ class RulesKernel:
         return DecidedEvent(policy, self.schemas[stream], own, origin)
 
     def _choose_events(self, cut: Cut) -> None:
-        """Add the events that get a decision even if no rule fires at them."""
+        """Add the events that get a decision even if no rule fires at them, up to the limit of a cut."""
+        room = self._max_chosen
         for stream, policy in self.rules.policies.by_stream.items():
             if (frame := cut.events.get(StreamKey(stream, 0))) is not None:
                 for cause, chosen in chosen_events(policy, self.schemas[stream], frame):
                     if chosen is None:
                         self.dispatcher.count(f"failed_condition.{policy.name}")
                         continue
-                    for row in chosen.iter_rows(named=True):
+                    if chosen.height > room:
+                        self.dispatcher.count(f"not_chosen.{policy.name}", chosen.height - room)
+                    taken = chosen.head(room)
+                    room -= taken.height
+                    for row in taken.iter_rows(named=True):
                         event = DecidedEvent(policy, self.schemas[stream], row, self._origin(row))
                         self.decisions.add_event(event, cause, self.rules.epoch)
 

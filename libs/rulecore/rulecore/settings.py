@@ -46,7 +46,7 @@ class StateBudgets:
 
 @dataclass(frozen=True, slots=True)
 class DispatchSettings:
-    """Limits of the state between a firing and its alert, for each shard."""
+    """Limits of the state between a firing and its alert or decision, for each shard."""
 
     #: Event time in milliseconds behind the watermark at which a late event is still suppressed.
     late_ms: int = 3_600_000
@@ -54,6 +54,8 @@ class DispatchSettings:
     compared: int = 200_000
     #: Clock time in milliseconds between two reports of a trial; 0 turns reports off.
     compare_every_ms: int = 60_000
+    #: Most events of a cut that decision policies choose by ``where`` and ``share``.
+    chosen: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,9 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
                 sources=sources,
                 max_rules=settings.max_rules,
                 groups=GroupSettings(distinct=settings.max_distinct),
-                dispatch=DispatchSettings(compare_every_ms=settings.compare_every_ms),
+                dispatch=DispatchSettings(
+                    compare_every_ms=settings.compare_every_ms, chosen=settings.max_chosen_events
+                ),
                 max_matches=settings.max_matches,
                 budgets=StateBudgets(
                     rule_bytes=settings.max_rule_state_bytes,

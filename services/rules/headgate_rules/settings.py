@@ -48,6 +48,11 @@ class RulesSettings(SinkDocuments, ServiceSettings):
         description="Most bytes of state that all rules keep in one shard; above it, the rule that keeps most goes "
         "into quarantine. A worker holds the state of `shards` / `parallelism` shards.",
     )
+    max_chosen_events: Positive = Field(
+        default=10_000,
+        description="Most events for which one shard writes decisions in one cut because `where` or `share` of a "
+        "decision policy has chosen them; the counter `not_chosen.POLICY` counts the others.",
+    )
     compare_every_ms: NotNegative = Field(
         default=60_000,
         description="Interval in milliseconds between reports that compare a trial version with the live one; 0 "

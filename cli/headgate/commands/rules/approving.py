@@ -50,6 +50,9 @@ def _required(key_file: Path | None) -> Path:
 @_signing_option
 @click.option("--mode", "mode_text", default=None, help="Propose in this mode: live, shadow, canary=10%, paused.")
 @click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule too.")
+@click.option(
+    "--delete-policy", "deleted_policies", multiple=True, metavar="NAME", help="Delete this decision policy too."
+)
 @click.option("--emergency", is_flag=True, help="Take effect at once, for the hours that the policy allows.")
 @output_option
 def propose(
@@ -64,28 +67,41 @@ def propose(
     key_file: Path | None,
     mode_text: str | None,
     deleted: Sequence[str],
+    deleted_policies: Sequence[str],
     output: Output,
     *,
     emergency: bool,
 ) -> int:
-    """Sign rules, and propose them to the app: all take effect together.
+    """Sign rules and decision policies, and propose them to the app: all take effect together.
 
     Without a policy that asks for approvals they take effect at once. Else another person approves the printed ID:
-    headgate rules approve ID. PATHS may be left out with --delete.
+    headgate rules approve ID. PATHS may be left out with --delete and --delete-policy. A policy about all rules
+    holds for decision policies too.
     """
     from headgate.rules.signing import read_key
 
-    rules = []
-    if paths or not deleted:
+    rules, policies = [], []
+    if paths or not (deleted or deleted_policies):
         bundle = read(paths, streams, lists)
         if bundle.problems:
             return report_problems(bundle, output)
         rules = [in_mode(one.rule, mode_text) for one in bundle.rules]
+        policies = [one.policy for one in bundle.policies]
     if server is not None:
+        if policies or deleted_policies:
+            raise InputError("propose: a console proposes rules alone; propose decision policies with --key")
         done = server.propose(rules, deleted, why or "", round(wait * 1000), emergency=emergency)
         return show_published([done], app, wait, output, waited=True)
     signing = read_key(_required(key_file), app)
-    change = signing.proposal_change(rules, deleted, why or "", _now_ms(), emergency=emergency)
+    change = signing.proposal_change(
+        rules,
+        deleted,
+        why or "",
+        _now_ms(),
+        emergency=emergency,
+        policies=policies,
+        deleted_policies=deleted_policies,
+    )
     return _send(change, (login, app, wait, why), output)
 
 
@@ -156,7 +172,7 @@ def proposals(streams: Path | None, login: KafkaLogin, app: str, server: RemoteA
         (
             name,
             one.by,
-            ", ".join([*(f"{rule.id}@{rule.version}" for rule in one.document.rules), *one.document.delete]),
+            ", ".join(one.document.contents),
             f"emergency until {render_time(ends[name])}" if name in ends else "open",
             rules.compute_need(one.document).approvals,
             ", ".join(one.approvals) or None,

@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 @click.option(
     "--alerts", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the alerts to this file."
 )
+@click.option(
+    "--decisions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Write the decisions to this file.",
+)
 @target_option
 @formats_option
 @output_option
@@ -59,6 +65,7 @@ def backtest(
     limit: int | None,
     summed: str | None,
     alerts: Path | None,
+    decisions: Path | None,
     login: KafkaLogin,
     app: str,
     formats: RecordFormats,
@@ -76,7 +83,9 @@ def backtest(
 
     With a decision policy of the stream among PATHS, the events are counted by outcome; if the other versions have one,
     too, by both outcomes: how many would move from allow to block. A file for --compare with a policy alone compares it
-    on the same rules. Rules count that are live or canary.
+    on the same rules. A policy in a file that PATHS names takes the place of that with its name in a folder of PATHS.
+    Rules count that are live or canary. --decisions has each decision that the app would write, as a JSON object on a
+    line.
 
     \b
     headgate rules backtest rules/shop --from 24h
@@ -84,7 +93,7 @@ def backtest(
     headgate rules backtest new.yaml --parquet lake/december --stream shop --compare rules/shop
     headgate rules backtest both.yaml --from 24h --topic logins=auth.logins --topic payments=pay.done
     headgate rules backtest new.yaml --parquet events.parquet --alerts alerts.jsonl -o json
-    headgate rules backtest rules/shop new-policy.yaml --from 24h --compare policy.yaml --sum amount
+    headgate rules backtest rules/shop new-policy.yaml --from 24h --compare rules/shop/policy.yaml --sum amount
     """
     from headgate.backtest.render import as_json, as_text
     from headgate.backtest.run import BacktestRequest, run
@@ -116,15 +125,15 @@ def backtest(
         formats,
         summed,
     )
-    with _alert_writer(alerts) as sink:
-        result = run(request, progress, sink)
+    with _line_writer(alerts, "--alerts") as on_alert, _line_writer(decisions, "--decisions") as on_decision:
+        result = run(request, progress, on_alert, on_decision)
     emit(output, as_json(result), as_text(result))
     return 0
 
 
 @contextmanager
-def _alert_writer(path: Path | None) -> Iterator[AlertCallback | None]:
-    """Yield a function that writes alerts to the file, one per line; None without a file."""
+def _line_writer(path: Path | None, option: str) -> Iterator[AlertCallback | None]:
+    """Yield a function that writes alerts or decisions to the file, one per line; None without a file."""
     if path is None:
         yield None
         return
@@ -132,7 +141,7 @@ def _alert_writer(path: Path | None) -> Iterator[AlertCallback | None]:
         with path.open("wb") as file:
             yield lambda alert: _write_line(file.write, alert)
     except OSError as error:
-        raise InputError(f"--alerts {path}: {error.strerror}; name a file that you may write") from None
+        raise InputError(f"{option} {path}: {error.strerror}; name a file that you may write") from None
 
 
 def _write_line(write: Callable[[bytes], int], alert: bytes) -> None:

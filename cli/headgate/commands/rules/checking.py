@@ -87,6 +87,8 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
     }
     lines = [p.render() for p in bundle.problems] + [_render_failure(r) for r in failed]
     lines += [f"{name}: has no tests" for name in untested]
+    if bundle.policies and not rules:
+        lines.append("no rule was given: the tests of decision policies run with the rules among PATHS alone")
     lines.append(f"{len(results)} tests of {_subjects(bundle)}: {len(failed)} failed")
     emit(output, data, "\n".join(lines))
     return 1 if failed or bundle.problems else 0

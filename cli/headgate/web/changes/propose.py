@@ -28,7 +28,7 @@ from headgate.web.state.values import (
 )
 from rulecore.documents.loading import load_text
 from rulecore.documents.rule import Rule
-from rulecore.governance.documents import AttestedPerson, SignerRole
+from rulecore.governance.documents import AttestedPerson, ProposalDocument, SignerRole
 
 _POLL_S: Final = 0.1
 _SIGNED: Final = (SignerRole.ADMIN, SignerRole.APPROVER, SignerRole.PUBLISHER, SignerRole.AUTHOR)
@@ -78,7 +78,11 @@ class ProposalWriter:
         found = snapshot.history.rules.governance.proposals.get(proposal)
         if found is None:
             raise not_found(f"app {snapshot.app} has no open proposal {proposal}")
-        names = _names(found.document.rules, found.document.delete)
+        document = found.document
+        if (document.decision_policies or document.delete_policies) and not refuse:
+            detail = "a console does not approve decision policies; headgate rules approve --key FILE does"
+            raise ProblemError(422, ProblemCode.CANNOT_ANSWER, detail)
+        names = _names(document.rules, document.delete)
         held = [one.rule for place, one in snapshot.history.rules.rules.items() if place.rule in names]
         signing = sign_for(self._required_key(), session, snapshot.app, [*found.document.rules, *held])
         change = signing.approval_change(proposal, why, self._now_ms(), refuse=refuse)
@@ -110,6 +114,12 @@ def _names(rules: Iterable[Rule], deleted: Iterable[str]) -> set[str]:
     return {*(rule.id for rule in rules), *deleted}
 
 
+def _policy_names(document: ProposalDocument) -> tuple[str, ...]:
+    """Return the decision policies that a proposal changes, as people read them."""
+    versions = (f"decision policy {one.decision_policy}@{one.version}" for one in document.decision_policies)
+    return (*versions, *(f"decision policy {name}" for name in document.delete_policies))
+
+
 def list_proposals(snapshot: Snapshot) -> list[ProposalValue]:
     """Return the open proposals and the emergencies, the oldest first."""
     rules = snapshot.history.rules
@@ -125,7 +135,7 @@ def list_proposals(snapshot: Snapshot) -> list[ProposalValue]:
                 ProposedRule(rule=rule.id, version=rule.version, mode=rule.mode_text, yaml=yaml_text(rule))
                 for rule in one.document.rules
             ),
-            deleted=one.document.delete,
+            deleted=(*one.document.delete, *_policy_names(one.document)),
             needs=(need := rules.compute_need(one.document)).approvals,
             policies=need.policies,
             approvals=one.approvals,

@@ -114,6 +114,55 @@ def test_the_table_names_what_would_be_decided_otherwise(capsys: pytest.CaptureF
         ["allow", "allow", "1", "25", "%", "0"],
         ["*", "would", "be", "decided", "otherwise"],
     ]
+    assert lines[start + 6] == "3 of 4 events would have a decision record, 3 with the other policy"
+
+
+def test_a_policy_that_is_named_itself_takes_the_place_of_that_in_the_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (folder := tmp_path / "shop").mkdir()
+    (folder / "rules.yaml").write_text(RULES)
+    (folder / "policy.yaml").write_text(POLICY.format(version=1, review=40, block=60))
+    (new := tmp_path / "new.yaml").write_text(POLICY.format(version=2, review=30, block=50))
+    path = events(tmp_path / "p.parquet", [60, 60, 90, None])
+    command = ["rules", "backtest", str(folder), str(new), "--parquet", path, "-o", "json"]
+    assert run([*command, "--compare", str(folder / "policy.yaml")]) == 0
+    found = json.loads(capsys.readouterr().out)["decisions"]
+    assert (found["new"], found["live"], found["records"]) == ("shop@2", "shop@1", {"new": 3, "live": 3})
+    new.write_text(new.read_text().replace("decision_policy: shop", "decision_policy: other"))
+    assert run(command) != 0
+    assert "a stream has one policy: make one document of the two" in capsys.readouterr().err
+
+
+def test_the_decisions_are_those_that_the_app_would_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "new.yaml").write_text(POLICY.format(version=2, review=30, block=50) + RULES)
+    path, file = events(tmp_path / "p.parquet", [60, 60, 30, None]), tmp_path / "decisions.jsonl"
+    command = ["rules", "backtest", "--parquet", path, "--decisions", str(file)]
+    assert run([*command, str(tmp_path / "new.yaml")]) == 0
+    assert "3 of 4 events would have a decision record\n" in capsys.readouterr().out
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(one["event_id"], one["outcome"], one["score"]) for one in found] == [
+        ("e0", "block", 50),
+        ("e1", "block", 50),
+        ("e2", "allow", 0),
+    ]
+    assert [[entry["rule"] for entry in one["rules"]] for one in found] == [["large", "round"]] * 2 + [[]]
+    assert [[(entry["rule"], entry["mode"]) for entry in one["shadow"]] for one in found] == [[("tried", "shadow")]] * 3
+    (tmp_path / "rules.yaml").write_text(RULES)
+    assert run([*command, str(tmp_path / "rules.yaml")]) != 0
+    assert "--decisions: there are none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--stream", "shop")])
+def test_a_policy_without_rules_is_no_back_test(
+    more: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "new.yaml").write_text(POLICY.format(version=2, review=30, block=50))
+    path = events(tmp_path / "p.parquet", [60])
+    assert run(["rules", "backtest", str(tmp_path / "new.yaml"), "--parquet", path, *more]) != 0
+    assert "there are no rules among PATHS" in capsys.readouterr().err
+    assert run(["rules", "test", str(tmp_path / "new.yaml")]) == 0
+    assert "no rule was given" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

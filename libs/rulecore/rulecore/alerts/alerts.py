@@ -39,11 +39,12 @@ class AlertContext:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alert: its id, its lane and the fields of its JSON object."""
+    """An alert: its id, its lane and the fields of its JSON object. ``outcome``: that which its rule names, if any."""
 
     alert_id: str
     lane: str
     document: Mapping[str, object]
+    outcome: str | None
 
     def record(self) -> Record:
         """Return the record of the alert."""
@@ -109,7 +110,8 @@ def _alert(rule: CompiledRule, identity: list[object], body: dict[str, object], 
         body["suppressed"] = context.suppressed
     if context.decision is not None:
         body["decision_id"] = context.decision
-    return Alert(alert_id, context.lane, {"alert_id": alert_id, **_rule_fields(rule.digest, rule), **body})
+    document = {"alert_id": alert_id, **_rule_fields(rule.digest, rule), **body}
+    return Alert(alert_id, context.lane, document, rule.rule.then.outcome)
 
 
 def write_decimal(value: object) -> str:
@@ -118,6 +120,7 @@ def write_decimal(value: object) -> str:
     return format(value, "f")
 
 
+_DEFAULT_OUTCOME = "review"
 #: The fields that all alerts of a rule version share, by the rule's digest. A cache, so that many alerts are fast.
 _RULE_FIELDS: dict[str, dict[str, object]] = {}
 _MAX_RULE_FIELDS = 50_000
@@ -134,7 +137,7 @@ def _rule_fields(digest: str, rule: CompiledRule) -> dict[str, object]:
             "mode": rule.rule.status.value,
             "stream": rule.rule.on,
             "severity": then.severity.value,
-            "outcome": then.outcome,
+            "outcome": then.outcome or _DEFAULT_OUTCOME,
             "score": then.score,
         }
     return _RULE_FIELDS[digest]

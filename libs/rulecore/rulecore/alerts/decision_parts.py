@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final  # an entry is a row of JSON
 
 import numpy as np
 import orjson
@@ -16,22 +16,23 @@ import polars as pl
 
 from rulecore.alerts.alerts import Alert, to_json_value, write_decimal
 from rulecore.alerts.decisions import DECISION_PARTS, DecisionCause, decision_id
-from rulecore.alerts.dispatch import AlertDelivery
+from rulecore.alerts.dispatch import AlertDelivery, DispatchedFiring
 from rulecore.compile.decision_policy import CompiledPolicy
+from rulecore.documents.message_template import format_value
 from rulecore.firing import Origin
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.language.types import Value
 from streamcore.hashing import hash_columns
 from streamcore.kernel import StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
-from streamcore.schema import OFFSET, PARTITION, StreamSchema
-from streamcore.wire.lanes import ALERTS
+from streamcore.schema import OFFSET, PARTITION, StreamSchema, Type
 
 if TYPE_CHECKING:
     from streamcore.wire.lane_rows import LaneRows
 
 #: The columns of a part. ``policy``, ``event`` and ``entry`` are JSON; ``cause``: why the event has a decision. Of a
-#: row without a rule, ``rule`` is "".
+#: row without a rule, ``rule`` is "". ``withheld``: 0 if the alert was sent, else the number of its delivery.
+#: ``start_ms``: where the window of the firing begins, 0 without one.
 _SCHEMA: Final = {
     "policy": pl.String,
     "topic": pl.String,
@@ -44,11 +45,16 @@ _SCHEMA: Final = {
     "counts": pl.Boolean,
     "outcome": pl.String,
     "score": pl.Int64,
+    "withheld": pl.Int32,
+    "start_ms": pl.Int64,
     "entry": pl.String,
 }
 #: The fields of an alert that a decision has of each rule.
 _ENTRY: Final = ("rule", "version", "mode", "kind", "outcome", "score", "severity", "message", "values", "alert_id")
-_NO_RULE: Final = ("", 0, False, "", 0, "")
+#: Most bytes of a value in a decision as JSON.
+MAX_VALUE_BYTES: Final = 1_000
+_NO_RULE: Final = ("", 0, False, None, 0, 0, 0, "")
+_DELIVERIES: Final = tuple(AlertDelivery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +100,21 @@ class DecisionParts:
             self._places[key] = {(partition, offset): number for number, (partition, offset) in enumerate(places)}
         return self._places[key]
 
-    def add_firing(self, event: DecidedEvent, alert: Alert, lane: str, delivery: AlertDelivery, epoch: int) -> None:
-        """Add a rule that fired at an event. ``lane``: of its alert, which tells whether the rule counts."""
+    def add_firing(self, event: DecidedEvent, alert: Alert, dispatched: DispatchedFiring, epoch: int) -> None:
+        """Add a rule that fired at an event."""
         document = alert.document
-        entry = {name: document[name] for name in _ENTRY} | {"alert": delivery.value}
+        entry: dict[str, Any] = {name: document[name] for name in _ENTRY} | {"alert": dispatched.delivery.value}
+        entry["outcome"] = alert.outcome
+        values: Mapping[str, object] = entry["values"]
+        entry["values"] = {name: _shorten(value) for name, value in values.items()}
         if document["incomplete"]:
             entry["incomplete"] = True
         text = orjson.dumps(entry, default=write_decimal).decode()
-        rule = (entry["rule"], entry["version"], lane == ALERTS, entry["outcome"], entry["score"], text)
-        self._add(event, DecisionCause.RULES, epoch, rule)
+        rule = (entry["rule"], entry["version"], dispatched.counts, entry["outcome"], entry["score"])
+        window = document["window"] or {"start_ms": 0}
+        assert isinstance(window, dict)
+        place = (_DELIVERIES.index(dispatched.delivery), window["start_ms"])
+        self._add(event, DecisionCause.RULES, epoch, (*rule, *place, text))
 
     def add_event(self, event: DecidedEvent, cause: DecisionCause, epoch: int) -> None:
         """Add an event that has a decision even if no rule fires at it."""
@@ -142,8 +154,8 @@ def _event_json(event: DecidedEvent, epoch: int) -> str:
     names = dict.fromkeys(name for key in schema.keys for name in key)
     fields = {
         "stream": schema.name,
-        "event_id": None if schema.event_id is None else to_json_value(row[schema.event_id], types[schema.event_id]),
-        "key": {name: to_json_value(row[name], types[name]) for name in names},
+        "event_id": None if schema.event_id is None else _read(row, schema.event_id, types),
+        "key": {name: _read(row, name, types) for name in names},
         "source": event.origin.place,
         "event_time_ms": event.origin.event_ms,
         "rules_epoch": epoch,
@@ -151,28 +163,44 @@ def _event_json(event: DecidedEvent, epoch: int) -> str:
     return orjson.dumps(fields, default=write_decimal).decode()
 
 
+def _read(row: Mapping[str, Value], name: str, types: Mapping[str, Type]) -> object:
+    return _shorten(to_json_value(row[name], types[name]))
+
+
+def _shorten(value: object) -> object:
+    """Return a JSON value; one of more than ``MAX_VALUE_BYTES`` as a text that is cut, as messages have it."""
+    if not isinstance(value, str | list | dict):
+        return value
+    return value if len(orjson.dumps(value, default=write_decimal)) <= MAX_VALUE_BYTES else format_value(value)
+
+
 def chosen_events(
     policy: CompiledPolicy, schema: StreamSchema, events: pl.DataFrame
 ) -> Iterator[tuple[DecisionCause, pl.DataFrame | None]]:
-    """Yield the events that get a decision even if no rule fires: those of the policy's condition, then of its share;
-    None for a condition that cannot be evaluated on these events.
+    """Yield the events that get a decision even if no rule fires: those of the policy's condition, then the others of
+    its share; None for a condition that cannot be evaluated on these events.
     """
+    others = events
     if (where := policy.wheres.get(schema.name)) is not None:
         chosen: pl.DataFrame | None
         try:
-            chosen = events.filter(to_polars(where))
+            condition = to_polars(where).fill_null(value=False)
+            chosen, others = events.filter(condition), events.filter(~condition)
         except (Exception, pl.exceptions.PanicException):  # a panic inside Polars is no ``Exception``
             chosen = None
         yield DecisionCause.WHERE, chosen
     if policy.policy.share:
-        yield DecisionCause.SHARE, events.filter(pl.Series(_in_share(policy.policy.share, schema, events)))
+        yield DecisionCause.SHARE, others.filter(pl.Series(_in_share(policy.policy.share, schema, others)))
 
 
 def _in_share(percent: float, schema: StreamSchema, events: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return whether each event is in the share, by a hash of its id; of its partition and offset if it has none."""
-    if schema.event_id is not None:
-        hashed = [events[schema.event_id]]
+    ids = None if schema.event_id is None else events[schema.event_id]
+    if ids is not None and not ids.null_count():
+        numbers = hash_columns([ids], events.height)
     else:
-        hashed = [events[PARTITION] % PARTITIONS_PER_TOPIC, events[OFFSET]]
-    numbers = hash_columns(hashed, events.height) >> np.uint64(11)  # 53 bits: a double has them all
+        numbers = hash_columns([events[PARTITION] % PARTITIONS_PER_TOPIC, events[OFFSET]], events.height)
+        if ids is not None:
+            numbers = np.where(ids.is_null().to_numpy(), numbers, hash_columns([ids], events.height))
+    numbers = numbers >> np.uint64(11)  # 53 bits: a double has them all
     return numbers.astype(np.float64) < percent / 100 * 2.0**53

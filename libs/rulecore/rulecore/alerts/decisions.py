@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 DECISION_PARTS: Final = "decision_parts"
 #: Most rules that a decision lists; all of them count.
 MAX_LISTED: Final = 100
+#: Most bytes of the rules that a decision lists, so that its record is well below the million of a record in Kafka.
+MAX_LISTED_BYTES: Final = 400_000
 
 
 class DecisionCause(enum.StrEnum):
@@ -44,13 +46,19 @@ def decision_id(policy: str, version: int, place: Mapping[str, object]) -> str:
 
 def merge_decisions(parts: pa.Table) -> Sequence[Record]:
     """Return a record for each event, in order of topic, partition and offset."""
-    rows = sorted(parts.to_pylist(), key=lambda row: (*_place(row), row["rule"], row["version"], row["entry"]))
+    rows = sorted(parts.to_pylist(), key=lambda row: (*_place(row), *_precedence(row)))
     policies = {text: orjson.loads(text) for text in {row["policy"] for row in rows}}
     return [_decide([*own], policies) for _, own in groupby(rows, _place)]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["offset"]
+
+
+def _precedence(row: Mapping[str, Any]) -> tuple[str, int, int, int, str]:
+    """Return what orders the rows of an event: of a rule that fired in several windows, the decision has the first one
+    whose alert was sent, and of these that of the earliest window."""
+    return row["rule"], row["version"], row["withheld"], row["start_ms"], row["entry"]
 
 
 def _decide(rows: Sequence[Mapping[str, Any]], policies: Mapping[str, Mapping[str, Any]]) -> Record:
@@ -67,6 +75,8 @@ def _decide(rows: Sequence[Mapping[str, Any]], policies: Mapping[str, Mapping[st
     outcome, score, band = decide(policy, [(row["outcome"], row["score"]) for row in counting])
     event = orjson.loads(rows[0]["event"])
     name = decision_id(policy["policy"], policy["version"], event["source"])
+    rules, room = _take_entries(counting, MAX_LISTED_BYTES)
+    in_shadow, _ = _take_entries(shadow, room)
     document = {
         "decision_id": name,
         "policy": policy["policy"],
@@ -76,17 +86,18 @@ def _decide(rows: Sequence[Mapping[str, Any]], policies: Mapping[str, Mapping[st
         "band": band,
         "cause": min((DecisionCause(row["cause"]) for row in rows), key=_CAUSES.index),
         **event,
-        "rules": _entries(counting),
-        "shadow": _entries(shadow),
+        "rules": rules,
+        "shadow": in_shadow,
     }
-    if left_out := sum(max(0, len(each) - MAX_LISTED) for each in (counting, shadow)):
+    if left_out := len(by_effect) - len(rules) - len(in_shadow):
         document["left_out"] = left_out
     return Record(DECISIONS, name.encode(), orjson.dumps(document))
 
 
-def decide(policy: Mapping[str, Any], fired: Iterable[tuple[str, int]]) -> tuple[str, int, str | None]:
+def decide(policy: Mapping[str, Any], fired: Iterable[tuple[str | None, int]]) -> tuple[str, int, str | None]:
     """Return outcome, score and band of a decision. ``policy``: the entry ``decide`` of a policy. ``fired``: outcome
-    and score of each rule that counts. An outcome that is not in ``order`` gives its score alone."""
+    and score of each rule that counts. One without an outcome, or with one that is not in ``order``, gives its score
+    alone."""
     found = [*fired]
     scores = [score for _, score in found]
     score = sum(scores) if policy["score"] == "sum" else max(scores, default=0)
@@ -97,5 +108,13 @@ def decide(policy: Mapping[str, Any], fired: Iterable[tuple[str, int]]) -> tuple
     return min(named, key=order.index, default=policy["default"]), score, band
 
 
-def _entries(rows: Sequence[Mapping[str, Any]]) -> list[orjson.Fragment]:
-    return [orjson.Fragment(row["entry"]) for row in rows[:MAX_LISTED]]
+def _take_entries(rows: Sequence[Mapping[str, Any]], room: int) -> tuple[list[orjson.Fragment], int]:
+    """Return the entries of the first rules that have at most ``room`` bytes together, and the bytes that are left."""
+    entries = []
+    for row in rows[:MAX_LISTED]:
+        entry: bytes = row["entry"].encode()
+        if len(entry) > room:
+            break
+        entries.append(orjson.Fragment(entry))
+        room -= len(entry)
+    return entries, room

@@ -59,10 +59,12 @@ class AlertDelivery(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DispatchedFiring:
-    """The lane of a firing, whether its alert is sent there, and ``suppressed`` (see ``AlertContext``)."""
+    """The lane of a firing, whether its alert is sent there, whether the firing counts in a decision, and
+    ``suppressed`` (see ``AlertContext``)."""
 
     lane: str
     delivery: AlertDelivery
+    counts: bool
     suppressed: int | None = None
 
 
@@ -98,16 +100,17 @@ class AlertDispatcher:
         on trial."""
         rule = fired.rule.rule
         lane = alert_lane(fired.rule, fired.key, rules)
+        counts = lane == ALERTS if divides_by_key(rule.id, rules) else rule.mode is RuleMode.LIVE
         self._compare(fired, rules)
         if not rule.then.alert:
-            return DispatchedFiring(lane, AlertDelivery.NONE)
+            return DispatchedFiring(lane, AlertDelivery.NONE, counts)
         if rule.suppress is None:
-            return DispatchedFiring(lane, AlertDelivery.SENT)
+            return DispatchedFiring(lane, AlertDelivery.SENT, counts)
         before = self.suppression.passes(fired.rule, fired.by, fired.time_ms)
         if before is None:
             self.count(f"{SUPPRESSED}.{rule.id}")
-            return DispatchedFiring(lane, AlertDelivery.SUPPRESSED)
-        return DispatchedFiring(lane, AlertDelivery.SENT, before)
+            return DispatchedFiring(lane, AlertDelivery.SUPPRESSED, counts)
+        return DispatchedFiring(lane, AlertDelivery.SENT, counts, before)
 
     def _compare(self, fired: FiredRule, rules: RuleSet) -> None:
         """Record the firing for the comparison, if a candidate is on trial beside a live version."""
@@ -157,6 +160,13 @@ def alert_lane(compiled: CompiledRule, key: Sequence[Value], rules: RuleSet) -> 
     if trial is not None and isinstance(trial.rule.mode, Canary) and trial in rules.evaluated_versions(rule.id):
         return SHADOW if canary_fraction(rule.id, key) < trial.rule.mode.percent / 100 else ALERTS
     return ALERTS
+
+
+def divides_by_key(rule_id: str, rules: RuleSet) -> bool:
+    """Return whether a canary and the live version, if both are evaluated, have one key, so that exactly one of them
+    alerts for each. Else an event is of one key for the canary and of another for the live version, and a decision
+    about the event would have both versions or none: there the live version counts alone."""
+    return len({version.group_by or version.route_key for version in rules.evaluated_versions(rule_id)}) < 2
 
 
 def canary_fraction(rule_id: str, key: Sequence[Value]) -> float:

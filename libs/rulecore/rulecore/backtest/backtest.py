@@ -46,11 +46,13 @@ class EventBatch:
 @dataclass(frozen=True, slots=True)
 class BacktestSide:
     """The rules of one side of a back-test. ``signal_rules``: further rules, whose alerts the score rules of
-    ``rules`` add up. They are not reported. ``policy``: what decides about the events, by ``rules``."""
+    ``rules`` add up. They are not reported. ``policy``: what decides about the events, by ``rules``; ``on_decision``:
+    called with each of its decisions, of the new side alone."""
 
     rules: tuple[CompiledRule, ...]
     signal_rules: tuple[CompiledRule, ...] = ()
     policy: DecisionPolicy | None = None
+    on_decision: AlertCallback | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class Backtest:
             match_identities=compare,
             on_alert=on_alert,
             policy=new.policy,
+            on_decision=new.on_decision,
         )
         self._live = (
             None

@@ -7,16 +7,19 @@ policy. Beside the number of events, a column of numbers may be summed, such as 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+import orjson
 import polars as pl
 
 from rulecore import language as lang
 from rulecore.alerts.decisions import decide
+from rulecore.alerts.dispatch import AlertDelivery
 from rulecore.documents.decision_policy import DecisionPolicy
-from rulecore.documents.rule import RuleMode
+from rulecore.documents.rule import Rule, RuleMode
+from rulecore.documents.slots import EVALUATED
 from rulecore.errors import RuleSetError
 from rulecore.streams import RuleInput, stream_names
 from streamcore.offsets import PARTITIONS_PER_TOPIC
@@ -56,12 +59,17 @@ class OutcomeMove:
 
 @dataclass(frozen=True, slots=True)
 class DecisionCounts:
-    """The policies and the moves between their outcomes, the strongest first; ``summed``: the name of the column."""
+    """The policies and the moves between their outcomes, the strongest first; ``summed``: the name of the column.
+    ``records`` and ``live_records``: the number of events that the app would write a decision about; the others have
+    the default outcome in ``moves``, and no record.
+    """
 
     new: DecisionPolicy
     live: DecisionPolicy | None
     summed: str | None
     moves: tuple[OutcomeMove, ...]
+    records: int
+    live_records: int | None
 
 
 class DecisionCounter:
@@ -74,6 +82,7 @@ class DecisionCounter:
         self.source, self.new, self.live, self.summed = source, new, live, summed
         self._types = {} if summed is None else {name: self._type(name, summed) for name in stream_names(new.on)}
         self._events: Counter[tuple[str | None, str]] = Counter()
+        self._records, self._live_records = 0, 0
         self._sums: dict[tuple[str | None, str], dict[str, Decimal | float]] = defaultdict(dict)
 
     def _type(self, stream: str, column: str) -> Type:
@@ -85,6 +94,8 @@ class DecisionCounter:
 
     def add(self, frames: Mapping[str, pl.DataFrame], new: Decided, live: Decided | None) -> None:
         """Add the events of one cut, by stream, with what each side has decided about them."""
+        self._records += len(new.recorded)
+        self._live_records += 0 if live is None else len(live.recorded)
         for stream in stream_names(self.new.on):
             frame = frames[stream]
             places: list[_Place] = [*zip(frame[PARTITION].to_list(), frame[OFFSET].to_list(), strict=True)]
@@ -105,7 +116,8 @@ class DecisionCounter:
         order = [*self.new.decide.order, *(() if self.live is None else self.live.decide.order)]
         moves = sorted(self._events, key=lambda m: (order.index(m[1]), -1 if m[0] is None else order.index(m[0])))
         found = (OutcomeMove(*move, self._events[move], self._total(move)) for move in moves)
-        return DecisionCounts(self.new, self.live, self.summed, tuple(found))
+        live_records = None if self.live is None else self._live_records
+        return DecisionCounts(self.new, self.live, self.summed, tuple(found), self._records, live_records)
 
     def _total(self, move: tuple[str | None, str]) -> Decimal | float | None:
         if self.summed is None:
@@ -114,12 +126,29 @@ class DecisionCounter:
         return sum(parts[1:], parts[0]) if parts else 0
 
 
+def restore_modes(parts: pl.DataFrame, rules: Mapping[str, Rule]) -> pl.DataFrame:
+    """Return the parts of a cut as they would be in the app: a back-test runs rules of all modes as live ones, with
+    alerts. ``rules``: by id, those of the side as their author wrote them; others take no part."""
+    rows: list[dict[str, object]] = []
+    for row in parts.iter_rows(named=True):
+        rule = rules.get(row["rule"])
+        if rule is not None and rule.status in EVALUATED:
+            entry = orjson.loads(row["entry"]) | {"mode": rule.status.value}
+            entry |= {} if rule.then.alert else {"alert": AlertDelivery.NONE.value}
+            rows.append({**row, "counts": rule.status in _COUNTS, "entry": orjson.dumps(entry).decode()})
+        elif not row["rule"]:
+            rows.append(row)
+    return pl.DataFrame(rows, schema=parts.schema)
+
+
 @dataclass(slots=True)
 class Decided:
-    """The outcomes of one side in one cut, by source partition and offset; others have the default."""
+    """The outcomes of one side in one cut, by source partition and offset; others have the default. ``recorded``: the
+    places of the events that have a decision."""
 
     policy: DecisionPolicy
     outcomes: dict[_Place, str] = field(default_factory=dict)
+    recorded: set[_Place] = field(default_factory=set)
 
     def outcome(self, place: _Place) -> str:
         """Return the outcome of an event."""
@@ -127,20 +156,18 @@ class Decided:
 
 
 def decide_parts(
-    policy: DecisionPolicy, parts: Sequence[pl.DataFrame], source: RuleInput, counting: Collection[str]
+    policy: DecisionPolicy, parts: Sequence[pl.DataFrame], source: RuleInput, modes: Mapping[str, RuleMode]
 ) -> Decided:
-    """Return what a policy decides, from the parts of a cut. ``counting``: the ids of the rules that count."""
-    fired: dict[_Place, dict[str, tuple[str, int]]] = defaultdict(dict)
+    """Return what a policy decides, from the parts of a cut. ``modes``: by id, those of the rules of the side."""
+    recorded: set[_Place] = set()
+    fired: dict[_Place, dict[str, tuple[str | None, int]]] = defaultdict(dict)
     for frame in parts:
         for row in frame.select("topic", "partition", "offset", "rule", "outcome", "score").iter_rows():
             topic, partition, offset, rule, outcome, score = row
-            if rule in counting:
-                place = (source.source(topic) * PARTITIONS_PER_TOPIC + partition, offset)
+            place = (source.source(topic) * PARTITIONS_PER_TOPIC + partition, offset)
+            if not rule or modes.get(rule) in EVALUATED:
+                recorded.add(place)
+            if modes.get(rule) in _COUNTS:
                 fired[place][rule] = (outcome, score)
     how = policy.decide.model_dump(mode="json")
-    return Decided(policy, {place: decide(how, rules.values())[0] for place, rules in fired.items()})
-
-
-def counts_in_decisions(mode: RuleMode) -> bool:
-    """Return whether a rule in this mode counts."""
-    return mode in _COUNTS
+    return Decided(policy, {place: decide(how, rules.values())[0] for place, rules in fired.items()}, recorded)

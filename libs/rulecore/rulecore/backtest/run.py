@@ -16,9 +16,9 @@ import numpy.typing as npt
 import orjson
 import polars as pl
 
-from rulecore.alerts.decisions import DECISION_PARTS
+from rulecore.alerts.decisions import DECISION_PARTS, merge_decisions
 from rulecore.backtest.counts import HITS, RuleCounter, RuleCounts, empty_hits
-from rulecore.backtest.decisions import Decided, counts_in_decisions, decide_parts
+from rulecore.backtest.decisions import Decided, decide_parts, restore_modes
 from rulecore.compile.overrides import as_live
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.control_keys import DECISION_POLICY_KEY
@@ -33,16 +33,17 @@ from rulecore.lists.list_columns import distinct
 from rulecore.lists.snapshots import control_records
 from rulecore.lists.store import ListStore
 from rulecore.matching.matcher import EventMatcher
-from rulecore.settings import StateBudgets
+from rulecore.settings import DispatchSettings, StateBudgets
 from rulecore.streams import RuleInput
 from rulecore.union_events import unite_events
 from streamcore.hashing import UInt64Array, hash_columns, mix
 from streamcore.kernel import ControlRecord, Cut, StreamKey
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
-#: Called with each alert of a rule with ``then.alert``, as the JSON bytes that the app writes to a lane.
+#: Called with each alert of a rule with ``then.alert``, or each decision, as the JSON bytes that the app writes.
 AlertCallback = Callable[[bytes], None]
 #: A back-test has one shard with all keys.
 #: Kinds of rules whose alerts are about one event each.
@@ -63,6 +64,7 @@ class BacktestRun:
         match_identities: bool = False,
         on_alert: AlertCallback | None = None,
         policy: DecisionPolicy | None = None,
+        on_decision: AlertCallback | None = None,
     ) -> None:
         """Create the matcher and the kernel.
 
@@ -70,7 +72,8 @@ class BacktestRun:
         score rules of ``rules`` add up; their hits are neither counted nor returned. ``lists``: the lists that the
         rules use. ``match_identities``: whether the hits of the matcher have identities, which only a comparison
         needs. ``on_alert``: called with each alert of those of ``rules`` with ``then.alert``; it makes the kernel
-        evaluate all rules, as ``policy`` does, the decision policy of the streams.
+        evaluate all rules, as ``policy`` does, the decision policy of the streams. ``on_decision``: called with each
+        decision that the app would write.
         """
         self.source, self.schema = source, source.schema
         self.rules = tuple(rules)
@@ -92,11 +95,12 @@ class BacktestRun:
         kernel_rules = [rule.rule for rule in [*self.rules, *signal_rules] if rule.rule.id not in matcher_rule_ids]
         self._unpublished = [as_live(rule) for rule in kernel_rules]  # empty once the kernel has the rules
         most = max(1, len(self._unpublished))
-        factory = RulesFactory(source.streams, max_rules=most, budgets=_BUDGETS, is_alone=True)
+        all_chosen = DispatchSettings(chosen=2**31)
+        factory = RulesFactory(source.streams, max_rules=most, budgets=_BUDGETS, dispatch=all_chosen, is_alone=True)
         self._kernel = RulesKernel(factory) if self._unpublished else None
         self._latest_event_ms: int | None = None
-        self._policy = policy
-        self._counting = {r.rule.id for r in self.rules if counts_in_decisions(r.rule.status)}
+        self._policy, self._on_decision = policy, on_decision
+        self._modes = {rule.rule.id: rule.rule.status for rule in self.rules}
         self._parts: Sequence[pl.DataFrame] = ()
 
     def step(
@@ -119,7 +123,7 @@ class BacktestRun:
         """Return what the policy has decided in the last cut; None without a policy."""
         if self._policy is None:
             return None
-        return decide_parts(self._policy, self._parts, self.source, self._counting)
+        return decide_parts(self._policy, self._parts, self.source, self._modes)
 
     # --- event rules in the matcher -----------------------------------------------------------------------------
 
@@ -195,6 +199,11 @@ class BacktestRun:
         for table in kernel.tables().values():
             table.changes()  # a back-test stores no state, and a table keeps its changes until they are taken
         self._parts = [rows.rows for rows in output.lanes if rows.lane == DECISION_PARTS]
+        if self._on_decision is not None:
+            rules = {rule.rule.id: rule.rule for rule in self.rules}
+            for parts in self._parts:
+                for record in merge_decisions(to_table(restore_modes(parts, rules))):
+                    self._on_decision(record.value or b"")
         return output.records
 
     def _read_records(self, records: Sequence[Record]) -> pl.DataFrame:

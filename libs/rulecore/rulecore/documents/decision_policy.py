@@ -8,6 +8,8 @@ Promises: the outcomes that a ``DecisionPolicy`` names are in its ``order``, and
 from __future__ import annotations
 
 import enum
+import re
+from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Final
 
@@ -22,7 +24,9 @@ from streamcore.compact import compact
 #: The entry that tells the document of a decision policy from that of a rule.
 DECISION_POLICY: Final = "decision_policy"
 MAX_OUTCOMES: Final = 20
+_PERCENTAGE: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?%")
 Outcome = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+DecisionPolicyName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$")]
 
 
 class Scoring(enum.StrEnum):
@@ -32,26 +36,25 @@ class Scoring(enum.StrEnum):
     MAX = "max"
 
 
-def _read_share(value: object) -> object:
-    """Parse a percentage such as ``1%``; a number is a percentage that was parsed before."""
-    if isinstance(value, str) and value.endswith("%"):
-        try:
-            share = float(value[:-1])
-        except ValueError:
-            share = -1
-        if 0 <= share <= 100:
-            return share
-    elif isinstance(value, float):
-        return value
-    raise ValueError(f"{abbreviate(value)} is no share; write a percentage between 0% and 100%, such as 1%")
+def _read_share(value: object) -> float:
+    """Parse a percentage such as ``1%``. A number without the sign is refused: 1 might mean all events."""
+    if isinstance(value, str) and _PERCENTAGE.fullmatch(value) and (share := float(value[:-1])) <= 100:
+        return share
+    written = f"{value:g}" if isinstance(value, int | float) and 0 <= value <= 100 else "1"
+    raise ValueError(f"{abbreviate(value)} is no share; write a percentage between 0% and 100%, such as {written}%")
+
+
+def _write_share(share: float) -> str:
+    """Return the percentage as text that ``_read_share`` reads as the same number: all digits, and no exponent."""
+    return f"{Decimal(repr(share)).normalize():f}%"
 
 
 #: A percentage, as text in a document.
 Share = Annotated[
     float,
     BeforeValidator(_read_share),
-    PlainSerializer(lambda share: f"{share:g}%", return_type=str),
-    WithJsonSchema({"type": "string", "pattern": "^[0-9.]+%$", "examples": ["1%"]}),
+    PlainSerializer(_write_share, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": f"^{_PERCENTAGE.pattern}$", "examples": ["1%"]}),
 ]
 
 
@@ -101,8 +104,7 @@ class DecisionPolicy(DocumentModel):
     """One immutable version of a decision policy. It decides about each event of its streams at which a rule fires."""
 
     decision_policy: Annotated[
-        str,
-        Field(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$"),
+        DecisionPolicyName,
         Field(description="Identity of the policy; all of its versions share it."),
     ]
     version: Annotated[

@@ -161,7 +161,7 @@ def _texts(document: Rule | DecisionPolicy) -> list[tuple[PathKey, str]]:
     return [
         *texts,
         *((("tags", number), tag) for number, tag in enumerate(rule.tags)),
-        (("then", "outcome"), rule.then.outcome),
+        (("then", "outcome"), rule.then.outcome or ""),
         (("then", "message"), rule.then.message),
     ]
 

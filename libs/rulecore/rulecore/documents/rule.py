@@ -101,10 +101,12 @@ class RuleOutcome(DocumentModel):
 
     severity: Annotated[Severity, Field(strict=False), Field(description="How severe an alert of the rule is.")]
     outcome: Annotated[
-        str,
-        Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$"),
-        Field(description="What the receiver of the alert should do, such as review or block."),
-    ] = "review"
+        Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")] | None,
+        Field(
+            description="What the receiver of the alert should do, such as block; an alert has review by default. "
+            "A rule that names none gives a decision its score alone."
+        ),
+    ] = None
     score: Annotated[
         int, Field(ge=0, le=1_000), Field(description="Points that a match adds to score rules that name this rule.")
     ] = 0

@@ -10,6 +10,7 @@ import orjson
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rulecore.documents.base import DocumentModel
+from rulecore.documents.decision_policy import DecisionPolicy, DecisionPolicyName
 from rulecore.documents.loading import format_faults
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.rule_kinds import RuleName
@@ -117,24 +118,39 @@ class PolicyDocument(_Signed):
 
 
 class ProposalDocument(_Signed):
-    """Versions to publish and rules to delete, all or none."""
+    """Versions of rules and decision policies to publish, and those to delete, all or none."""
 
     rules: Annotated[tuple[Rule, ...], Field(strict=False, max_length=MAX_PROPOSED, description="Versions.")] = ()
     delete: Annotated[
         tuple[RuleName, ...], Field(strict=False, max_length=MAX_PROPOSED, description="Ids of rules to delete.")
+    ] = ()
+    decision_policies: Annotated[
+        tuple[DecisionPolicy, ...], Field(strict=False, max_length=MAX_PROPOSED, description="Versions of policies.")
+    ] = ()
+    delete_policies: Annotated[
+        tuple[DecisionPolicyName, ...],
+        Field(strict=False, max_length=MAX_PROPOSED, description="Names of decision policies to delete."),
     ] = ()
     why: Annotated[str, Field(max_length=MAX_TEXT, description="The reason.")] = ""
     emergency: Annotated[bool, Field(description="Whether it counts at once, for the hours of the policy.")] = False
     at_ms: Annotated[int, Field(ge=0, description="When it was signed, in epoch milliseconds.")]
     by: Annotated[AttestedPerson | None, Field(description="Of a console: the person.")] = None
 
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """What it changes, for people: each version, and the names of what it deletes."""
+        versions = [(rule.id, rule.version) for rule in self.rules]
+        versions += [(one.decision_policy, one.version) for one in self.decision_policies]
+        return (*(f"{name}@{version}" for name, version in versions), *self.delete, *self.delete_policies)
+
     @model_validator(mode="after")
     def _check_content(self) -> ProposalDocument:
         names = [*(rule.id for rule in self.rules), *self.delete]
-        if not names:
+        policies = [*(one.decision_policy for one in self.decision_policies), *self.delete_policies]
+        if not names and not policies:
             raise ValueError("a proposal has rules or deletions")
-        if len(set(names)) != len(names):
-            raise ValueError("a proposal names each rule once")
+        if len(set(names)) != len(names) or len(set(policies)) != len(policies):
+            raise ValueError("a proposal names each rule and each decision policy once")
         return self
 
 

@@ -91,11 +91,11 @@ class RuleSetUpdate:
         elif key.startswith(RELEASE_KEY):
             yield from self._apply_release(key.removeprefix(RELEASE_KEY), value)
         elif key.startswith(DECISION_POLICY_KEY):
-            yield self.policies.apply(key.removeprefix(DECISION_POLICY_KEY), value)
+            yield self.policies.apply(key.removeprefix(DECISION_POLICY_KEY), value, self.governance)
         elif key.startswith((SIGNER_KEY, POLICY_KEY, PROPOSAL_KEY, APPROVAL_KEY)):
-            approvals = Approvals(self.versions, self.governance)
+            approvals = self._approvals()
             statuses = approvals.apply(key, value)
-            self.versions = approvals.versions
+            self.versions, self.policies = approvals.versions, approvals.policies
             yield from statuses
         else:
             yield self._apply_rule(key, value)
@@ -214,11 +214,14 @@ class RuleSetUpdate:
 
     def compute_need(self, proposal: ProposalDocument) -> ApprovalNeed:
         """Return what all changes of a proposal together need."""
-        return Approvals(self.versions, self.governance).need(proposal)
+        return self._approvals().need(proposal)
 
     def end_emergencies(self) -> list[RuleStatus]:
         """Take back the versions whose emergency ends now; return their statuses."""
-        return Approvals(self.versions, self.governance).end_emergencies()
+        return self._approvals().end_emergencies()
+
+    def _approvals(self) -> Approvals:
+        return Approvals(self.versions, self.governance, self.policies)
 
     def _drop_parts(self, release: RuleRelease) -> None:
         for digest in release.parts:

@@ -26,6 +26,7 @@ from rulecore.governance.documents import ApprovalDocument, ProposalDocument, Si
 from rulecore.governance.signatures import decode_signed
 from rulecore.governance.state import Emergency, OpenProposal
 from rulecore.governance.table import ApprovalNeed, GovernanceTable, SignerIdentity
+from rulecore.ruleset.decision_policies import PolicyTable
 from rulecore.ruleset.versions import VersionTable
 
 _RECORD_BYTES: Final = 1 << 20
@@ -34,10 +35,11 @@ _REASONS: Final = 20
 
 @dataclass(slots=True)
 class Approvals:
-    """Applies signed records. ``versions``: replaced by a copy when a proposal takes effect."""
+    """Applies signed records. ``versions`` and ``policies``: replaced by copies when a proposal takes effect."""
 
     versions: VersionTable
     governance: GovernanceTable
+    policies: PolicyTable
 
     def apply(self, key: str, value: bytes | None) -> list[RuleStatus]:
         """Apply a signed record, and return its statuses. Raise ``RuleError`` if it is rejected."""
@@ -62,7 +64,7 @@ class Approvals:
         by = self.governance.identify(signed, key, document.app, document.by)
         by.require(SignerRole.AUTHOR, "a proposal")
         self.governance.check_new(name, document.at_ms)
-        after, statuses = self._applied(document)
+        versions, policies, statuses = self._applied(document)
         for change in _changes(document):
             bind_tags(self.versions, self.governance, change)
         need = self.need(document)
@@ -78,7 +80,7 @@ class Approvals:
             self.governance.open(name, OpenProposal(signed.text, by.subject, need.approvals, in_force=True))
         else:
             self.governance.close(name)
-        self.versions = after
+        self.versions, self.policies = versions, policies
         own = _status(Subject.PROPOSAL, name, StatusKind.ACCEPTED, note, by.subject)
         return [own, *(replace(one, by=by.subject, reason=note or one.reason) for one in statuses)]
 
@@ -104,7 +106,7 @@ class Approvals:
             self._check_in_force(name, proposed)
         else:
             try:
-                self.versions, statuses = self._applied(proposed)
+                self.versions, self.policies, statuses = self._applied(proposed)
             except RuleError:
                 self.governance.close(name)
                 raise
@@ -138,7 +140,8 @@ class Approvals:
 
     def need(self, document: ProposalDocument) -> ApprovalNeed:
         """Return what all changes of a proposal together need."""
-        needs = (compute_need(self.versions, self.governance, change) for change in _changes(document))
+        needs = [compute_need(self.versions, self.governance, change) for change in _changes(document)]
+        needs += self.policies.needs(document, self.governance)
         asking = [one for one in needs if one.approvals]
         if not asking:
             return ApprovalNeed(signed=True)
@@ -146,13 +149,15 @@ class Approvals:
         hours = min(one.emergency_hours for one in asking)
         return ApprovalNeed(max(one.approvals for one in asking), True, hours, policies)
 
-    def _applied(self, document: ProposalDocument) -> tuple[VersionTable, list[RuleStatus]]:
-        """Return the versions after a proposal, and the statuses. ``RuleSetError`` if a change is rejected."""
+    def _applied(self, document: ProposalDocument) -> tuple[VersionTable, PolicyTable, list[RuleStatus]]:
+        """Return the tables after a proposal, and the statuses. ``RuleSetError`` if a change is rejected."""
         draft = self.versions.copy()
         statuses, rejected = apply_changes(draft, map(with_canonical_bytes, _changes(document)), None)
+        policies, more = self.policies.apply_proposal(document)
+        rejected += [f"decision policy {one.name}: {one.reason}" for one in more if one.status is StatusKind.REJECTED]
         if rejected:
             raise RuleSetError("nothing changed:\n" + "\n".join(rejected[:_REASONS]))
-        return draft, statuses
+        return draft, policies, [*statuses, *more]
 
     # --- emergencies --------------------------------------------------------------------------------------------
 
@@ -164,8 +169,11 @@ class Approvals:
             for one in document.rules
             if compute_need(self.versions, self.governance, RuleChange(rule=one)).approvals
         ]
-        if len(asking) < len(document.rules) or document.delete:
-            raise RuleSetError("an emergency has only versions that need approval; pause a rule instead of deleting it")
+        others = document.delete or document.decision_policies or document.delete_policies
+        if len(asking) < len(document.rules) or others:
+            raise RuleSetError(
+                "an emergency has only versions of rules that need approval; pause a rule instead of deleting it"
+            )
         for rule in document.rules:  # all are checked before the first counts
             self.governance.check_emergency(rule.id)
         until = [

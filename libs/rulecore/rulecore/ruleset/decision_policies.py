@@ -6,15 +6,18 @@ A rejected version changes nothing. A stream has at most one policy, so each eve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rulecore.compile.decision_policy import CompiledPolicy, compile_policy
 from rulecore.compile.rule import RuleLimits
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
 from rulecore.documents.loading import decode_policy
+from rulecore.documents.rule import RuleMode
 from rulecore.documents.status import RuleStatus, StatusKind, Subject
 from rulecore.errors import RuleError, RuleSetError
+from rulecore.governance.documents import ProposalDocument
+from rulecore.governance.table import ApprovalNeed, GovernanceTable
 from rulecore.streams import stream_names
 from streamcore.schema import StreamSchema
 
@@ -37,8 +40,10 @@ class CompiledPolicies:
         """Return the policies with these canonical bytes."""
         by_stream: dict[str, CompiledPolicy] = {}
         for _, value in sorted(stored.items()):
+            if (policy := _read_stored(value)) is None:
+                continue
             try:
-                compiled = compile_policy(decode_policy(value, len(value)), streams, limits)
+                compiled = compile_policy(policy, streams, limits)
             except RuleError:
                 continue
             by_stream |= dict.fromkeys(compiled.streams, compiled)
@@ -57,18 +62,45 @@ class PolicyTable:
     limits: RuleLimits
     touched: bool = False
 
-    def apply(self, name: str, value: bytes | None) -> RuleStatus:
-        """Publish a version of a policy, or delete the policy if ``value`` is None; return the status."""
-        if value is None:
-            return self._delete(name)
+    def apply(self, name: str, value: bytes | None, governance: GovernanceTable | None) -> RuleStatus:
+        """Publish a version of a policy, or delete the policy if ``value`` is None; return the status.
+
+        ``governance``: by whose policies an unsigned change is checked; None for one that has what it needs."""
         policy: DecisionPolicy | None = None
         try:
-            policy = decode_policy(value, self.limits.record_bytes)
+            policy = None if value is None else decode_policy(value, self.limits.record_bytes)
+            if governance is not None:
+                governance.check_unsigned(self.need(name, policy, governance), f"decision policy {name}")
+            if policy is None:
+                return self._delete(name)
             note = self._put(name, policy)
         except RuleError as error:
             version = None if policy is None else policy.version
             return _status(name, version, StatusKind.REJECTED, str(error))
         return _status(name, policy.version, StatusKind.ACCEPTED, note)
+
+    def apply_proposal(self, document: ProposalDocument) -> tuple[PolicyTable, list[RuleStatus]]:
+        """Return the table after the changes of a proposal, and their statuses, which may be rejections."""
+        draft = replace(self)
+        changes: list[tuple[str, bytes | None]] = [(name, None) for name in document.delete_policies]
+        changes += [(one.decision_policy, encode_policy(one)) for one in document.decision_policies]
+        return draft, [draft.apply(name, value, None) for name, value in changes]
+
+    def needs(self, document: ProposalDocument, governance: GovernanceTable) -> list[ApprovalNeed]:
+        """Return what each of a proposal's changes of decision policies needs."""
+        published = [self.need(one.decision_policy, one, governance) for one in document.decision_policies]
+        return published + [self.need(name, None, governance) for name in document.delete_policies]
+
+    def need(self, name: str, policy: DecisionPolicy | None, governance: GovernanceTable) -> ApprovalNeed:
+        """Return what a change needs: that of a live rule without tags, or of its deletion if ``policy`` is None."""
+        if not self._changes(name, policy):
+            return ApprovalNeed()
+        return governance.need((), RuleMode.RETIRED if policy is None else RuleMode.LIVE)
+
+    def _changes(self, name: str, policy: DecisionPolicy | None) -> bool:
+        """Return whether there would be another policy, or none any more."""
+        known = self.policies.stored.get(name)
+        return known is not None if policy is None else known != encode_policy(policy)
 
     def _delete(self, name: str) -> RuleStatus:
         if name not in self.policies.stored:
@@ -88,24 +120,36 @@ class PolicyTable:
         stored = self.policies.stored
         if stored.get(name) == canonical:
             return "no change"
-        if name in stored and policy.version <= (newest := self._version(name)):
+        if (newest := self._version(name)) is not None and policy.version <= newest:
             raise RuleSetError(f"version {policy.version} is not above version {newest}, the newest; raise it")
         if name not in stored and len(stored) >= self.limits.decision_policies:
             raise RuleSetError(f"there are {len(stored)} decision policies, which is the limit; delete one first")
         compile_policy(policy, self.streams, self.limits)
         for other, value in sorted(stored.items()):
-            if other != name and (shared := overlap(policy, decode_policy(value, len(value)))):
+            known = _read_stored(value)
+            if other != name and known is not None and (shared := overlap(policy, known)):
                 raise RuleSetError(f"on: decision policy {other} decides about events of {shared}; a stream has one")
         self._replace({**stored, name: canonical})
         return None
 
-    def _version(self, name: str) -> int:
-        value = self.policies.stored[name]
-        return decode_policy(value, len(value)).version
+    def _version(self, name: str) -> int | None:
+        """Return the number of the stored version; None without one that can be read."""
+        value = self.policies.stored.get(name)
+        known = None if value is None else _read_stored(value)
+        return None if known is None else known.version
 
     def _replace(self, stored: Mapping[str, bytes]) -> None:
         self.policies = CompiledPolicies.compile(stored, self.streams, self.limits)
         self.touched = True
+
+
+def _read_stored(value: bytes) -> DecisionPolicy | None:
+    """Return a stored version. None if this release reads it no more: it decides nothing, and any version or tombstone
+    replaces it."""
+    try:
+        return decode_policy(value, len(value))
+    except RuleError:
+        return None
 
 
 def overlap(one: DecisionPolicy, other: DecisionPolicy) -> str:

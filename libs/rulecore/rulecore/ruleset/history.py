@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rulecore.documents.loading import decode_record
+from rulecore.documents.decision_policy import DecisionPolicy
+from rulecore.documents.loading import decode_policy, decode_record
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
 from rulecore.errors import RuleSetError
@@ -48,6 +49,8 @@ class RuleHistory:
 
     ``documents``: every version that was ever accepted, by rule and version number. ``live_versions``: by rule, the
     versions in the live slot one after the other, each with the index of its entry; None where the rule was deleted.
+    ``policies``: the versions of decision policies that were accepted, by name and number, each with the time when the
+    record was written that put it in force; several if a policy was deleted and came again.
     """
 
     rules: RuleSet
@@ -55,11 +58,21 @@ class RuleHistory:
     entries: list[HistoryEntry] = field(default_factory=list)
     documents: dict[tuple[str, int], Rule] = field(default_factory=dict)
     live_versions: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
+    policies: dict[tuple[str, int], list[tuple[int, DecisionPolicy]]] = field(default_factory=dict)
 
     def before(self, rule: str, entry: int) -> int | None:
         """Return the version of a rule that was live before the entry with this index; None if there was none."""
         earlier = [version for index, version in self.live_versions.get(rule, ()) if index < entry]
         return earlier[-1] if earlier else None
+
+    def policy(self, name: str, version: int, at_ms: int) -> DecisionPolicy | None:
+        """Return a version of a decision policy as it was in force at a time; None if it was never accepted. Clocks
+        may differ, so of versions that all seem to be later it is the first."""
+        accepted = self.policies.get((name, version), [])
+        earlier = [policy for since_ms, policy in accepted if since_ms <= at_ms]
+        if earlier:
+            return earlier[-1]
+        return accepted[0][1] if accepted else None
 
     def newest(self, rule: str) -> int:
         """Return the highest version of a rule that was ever accepted; 0 if there was none."""
@@ -91,6 +104,11 @@ def extend(history: RuleHistory, log: Iterable[ControlEntry]) -> None:
             history.entries.append(HistoryEntry(written, status))
             if status.subject is Subject.RULE:
                 _record_versions(history, replay, status)
+            elif status.subject is Subject.DECISION_POLICY and status.status is StatusKind.ACCEPTED:
+                value = replay.update.policies.policies.stored[status.name]
+                policy = decode_policy(value, len(value))
+                own = history.policies.setdefault((policy.decision_policy, policy.version), [])
+                own.append((written.time_ms, policy))
     if replay is not None:
         history.rules = history.rules.after_replay(replay)
 

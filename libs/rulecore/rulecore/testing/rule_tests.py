@@ -58,7 +58,29 @@ ALERT_FIELDS: Final = frozenset(
 #: The fields of an alert that nobody expected which are shown.
 _SHOWN: Final = ("rule", "severity", "key", "window", "timing", "values", "message")
 
-_SHOWN_OF_DECISIONS: Final = ("outcome", "score", "band", "cause", "key", "rules", "shadow")
+#: The fields of decisions.
+DECISION_FIELDS: Final = frozenset(
+    {
+        "decision_id",
+        "policy",
+        "version",
+        "outcome",
+        "score",
+        "band",
+        "cause",
+        "stream",
+        "event_id",
+        "key",
+        "source",
+        "event_time_ms",
+        "rules_epoch",
+        "rules",
+        "shadow",
+        "left_out",
+    }
+)
+
+_SHOWN_OF_DECISIONS: Final = ("event_id", "outcome", "score", "band", "cause", "key", "rules", "shadow")
 
 Event = Mapping[str, FieldValue]
 Alert = Mapping[str, Json]

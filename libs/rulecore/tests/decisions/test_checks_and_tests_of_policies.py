@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from rulecore.check_policies import PolicyReport, check_policies
@@ -31,7 +32,10 @@ def check(folder: Path, *texts: str) -> PolicyReport:
 def test_a_problem_has_its_place_in_the_file(tmp_path: Path) -> None:
     report = check(tmp_path, POLICY + "where: amount > yes\n", POLICY.replace("pay\n", "other\n"))
     assert [(p.place.line, p.rule, p.path) for p in report.problems] == [(6, "pay", "where"), (11, "other", "on")]
-    assert report.problems[1].message == f"the stream 'payments' is taken by {tmp_path / 'all.yaml'}:1"
+    assert report.problems[1].message == (
+        f"the stream 'payments' is taken by {tmp_path / 'all.yaml'}:1; a stream has one policy: "
+        "make one document of the two, or name only one of the files"
+    )
     assert report.policies == ()
 
 
@@ -44,13 +48,57 @@ def test_rules_that_take_no_part_are_named(tmp_path: Path) -> None:
     waiting = LARGE.replace("id: large", "id: waiting") + (
         "group_by: [user]\nfeatures: [{name: n, of: count(*), within: {tumbling: 1d}}]\norder: in_order\n"
     )
-    report = check(tmp_path, POLICY, LARGE, silent, odd, counted, waiting)
+    unnamed = LARGE.replace("id: large", "id: unnamed")
+    added = LARGE.replace("id: large", "id: added").replace("where: amount > 10", "group_by: [user]")
+    added += "score: {of: {large: 40}, within: 24h, limit: 100}\n"
+    odd += "---\n" + unnamed
+    report = check(tmp_path, POLICY, LARGE, silent, odd, counted, waiting, added)
     assert [(w.rule, w.path) for w in report.warnings] == [
         ("silent", "then"),
         ("odd", "then.outcome"),
         ("waiting", "then"),
+        ("added", "then"),
     ]
+    assert report.warnings[3].message.startswith("fires at the alerts of other rules, so it is in no decision of pay")
     assert "it is in no decision of pay" in report.warnings[0].message
+
+
+def test_a_policy_without_rules_is_named(tmp_path: Path) -> None:
+    report = check(tmp_path, POLICY + "tests: [{name: t, events: [], expect: [{rules: [far]}]}]\n")
+    (warning,) = report.warnings
+    assert report.problems == ()
+    assert warning.message == "no rule among these files is on payments, so nothing is merged"
+
+
+@pytest.mark.parametrize(
+    ("events", "expect", "path", "message"),
+    [
+        (
+            "{amount: 50}",
+            "{outcomes: review}",
+            "tests[0].expect[0]",
+            "there is no outcomes; there are band, card, cause",
+        ),
+        (
+            "{amount: 50}",
+            "{outcome: reveiw}",
+            "tests[0].expect[0]",
+            "there is no reveiw; there are allow, block, review",
+        ),
+        ("{amount: 50}", "{band: stop}", "tests[0].expect[0]", "there is no stop; there are allow, block, review"),
+        ("{amount: 50}", "{rules: [largest]}", "tests[0].expect[0]", "there is no largest; there are large"),
+        ("{sum: 50}", "{user: u}", "tests[0].events[0]", "there is no sum; there are amount, at, card, id, note, user"),
+    ],
+)
+def test_names_in_tests_of_a_policy_are_checked(
+    events: str, expect: str, path: str, message: str, tmp_path: Path
+) -> None:
+    policy = POLICY + f"tests: [{{name: t, events: [{events}], expect: [{expect}]}}]\n"
+    (problem,) = check(tmp_path, policy, LARGE).problems
+    assert (problem.rule, problem.path) == ("pay", path)
+    assert problem.message.startswith(message)
+    right = "{outcome: review, band: null, cause: rules, rules: [large], shadow: [], key: {user: u}, card: c}"
+    assert check(tmp_path, policy.replace(expect, right).replace("sum: 50", "amount: 50"), LARGE).problems == ()
 
 
 def results(tests: str) -> tuple[TestResult, ...]:
@@ -69,6 +117,7 @@ def test_a_test_of_a_policy_passes_or_shows_the_difference() -> None:
     assert passed.diff == ()
     (failed,) = results("block")
     assert failed.diff[1].endswith('outcome: expected "block", got "review"')
+    assert failed.diff[2].startswith('+ too many {"event_id":"e1","outcome":"review"')
 
 
 def test_the_policies_of_the_examples_are_valid_and_their_tests_pass() -> None:

@@ -64,7 +64,7 @@ def problem_lines(text: str) -> list[str]:
 def test_an_event_rule_has_the_defaults() -> None:
     rule = load_rule(EVENT_RULE)
     assert (rule.mode, rule.emit, rule.windowed) == (RuleMode.LIVE, Emit.EARLY, False)
-    assert (rule.then.severity, rule.then.outcome, rule.then.score) == (Severity.HIGH, "review", 0)
+    assert (rule.then.severity, rule.then.outcome, rule.then.score) == (Severity.HIGH, None, 0)
 
 
 def test_all_entries_of_a_window_rule_are_read() -> None:
