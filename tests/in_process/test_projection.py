@@ -93,7 +93,7 @@ RULES: dict[str, tuple[dict[str, Any], set[str]]] = {
             "sequence": [
                 {"step": "first", "where": "country = 'DE'"},
                 {"without": "device = 'd0'"},
-                {"step": "then", "where": "kind <> 'view' and first.amount < 90"},
+                {"step": "later", "where": "kind <> 'view' and first.amount < 90"},
             ],
             "within": "5m",
             "message": "{first.note}",
