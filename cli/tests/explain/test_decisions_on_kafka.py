@@ -32,6 +32,7 @@ def rule(name: str, score: int, **entries: Any) -> tuple[str, bytes]:
 
 SPENT = {"name": "spent", "of": "sum(amount)", "within": {"tumbling": "1d"}}
 CONTROLS = (
+    ("decision-policy/shop", orjson.dumps({**POLICY, "where": "no_such_field = 7"})),  # is rejected
     ("decision-policy/shop", orjson.dumps(POLICY)),
     rule("large", 20, where="amount > 100"),
     rule("spender", 15, group_by=["user_id"], features=[SPENT], where="amount > 100 and spent > 50"),

@@ -31,6 +31,13 @@ on: shop
 where: amount > {amount}
 then: {{severity: high, message: found}}
 """
+DECISION_POLICY = """\
+decision_policy: shop
+version: 1
+owner: me
+on: shop
+decide: {order: [block, allow], default: allow}
+"""
 POLICY = "policy: payments\nversion: 1\ntags: [payments]\napprovals: 1\nemergency_hours: 24\nrequire: signed\n"
 
 
@@ -97,6 +104,19 @@ def test_a_second_person_approves_and_the_author_cannot(
     assert [(one["rule"], one["version"], one["slot"]) for one in rules] == [("r", 2, "live")]
     again = headgate("propose", rule(3, 3), *target, "--key", keys["ada"], "--mode", "shadow")
     assert "accepted" in again, "shadow needs a signature alone"
+
+    (tmp_path / "all.yaml").write_text(POLICY.replace("policy: payments", "policy: all").replace("[payments]", "[]"))
+    headgate("policy", str(tmp_path / "all.yaml"), *admin)
+    (decides := tmp_path / "decides.yaml").write_text(DECISION_POLICY)
+    refused = headgate("publish", str(decides), *target, code=1)
+    assert "decision policy shop needs an approval by another subject (policy all)" in refused
+    signed = [*target, "--key", keys["alice"]]
+    proposal = json.loads(headgate("propose", str(decides), *signed, "-o", "json"))["published"][0]["proposal"]
+    assert "shop@1" in headgate("proposals", *target)
+    headgate("approve", proposal, *target, "--key", keys["carol"])
+    assert "alice, approved by carol (signed)" in headgate("list", "--history", *target, "--rule", "shop")
+    assert "have to be signed" in headgate("publish", "--delete-policy", "shop", str(decides), *target, code=1)
+    assert "accepted" in headgate("propose", "--delete-policy", "shop", *signed)
 
 
 def test_a_key_file_is_private_and_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
