@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import orjson
 import pytest
@@ -89,6 +90,22 @@ def test_a_published_feature_is_shown_with_its_owner_and_rules(
         (None, 3, "published"),
         *((name, 1, "live") for name in "abcd"),
     ]
+
+
+def test_features_of_files_are_published_before_the_rules_that_name_them(
+    target: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = str(Path(__file__).parents[4] / "rules" / "examples" / "features")
+    assert run(["rules", "publish", files, *target, "--no-wait"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [
+        "usual_amount",
+        "large-for-the-account",
+    ]
+    assert run(["features", "show", "usual_amount", *target, "-o", "json"]) == 0
+    assert [one["rule"] for one in json.loads(capsys.readouterr().out)] == [None, "large-for-the-account"]
+    assert run(["rules", "publish", files, *target, "--no-wait", "--delete-feature", "usual_amount"]) == 0
+    capsys.readouterr()
+    assert run(["features", "show", "usual_amount", *target]) == 0, "a rule names it, so it was not deleted"
 
 
 def test_a_feature_shows_the_rules_that_read_it(target: list[str], capsys: pytest.CaptureFixture[str]) -> None:

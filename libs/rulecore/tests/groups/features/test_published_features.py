@@ -15,6 +15,8 @@ from rulecore.documents.published_feature import PublishedFeature, encode_featur
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleError
 from rulecore.factory import RulesFactory
+from rulecore.language import ListType
+from rulecore.lists.list_columns import ListColumn
 from rulecore.ruleset.ruleset import RuleSet
 from rulecore.ruleset.stream_changes import check_rules
 from rulecore.streams import RuleStream
@@ -22,7 +24,7 @@ from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.kernel import ControlRecord
 from streamcore.savepoint.division import divide_state
-from streamcore.schema import StreamSchema
+from streamcore.schema import STRING, StreamSchema
 from streamcore.wire.lanes import ALERTS, STATUS, Record
 
 HOUR = 3_600_000
@@ -98,6 +100,7 @@ def apply(rules: RuleSet, *changes: dict[str, Any] | str) -> tuple[RuleSet, list
 
 
 EMPTY = RuleSet.empty({"pay": SCHEMA})
+EMPTY_RULES = apply(EMPTY, MEAN)[0]
 
 
 @pytest.mark.parametrize("order", ["on_arrival", "in_order"])
@@ -277,3 +280,23 @@ def test_canonical_bytes_are_read_back_and_those_of_rules_keep_the_name() -> Non
     assert compiled.rule.features == ("usual",)
     assert compiled.features == declared.features
     assert (compiled.whole, compiled.digest) == (declared.rule, declared.digest)
+
+
+def test_a_feature_may_ask_a_list_which_is_then_in_use() -> None:
+    lists = {"known": ListType("known", STRING)}
+    rules, statuses = apply(EMPTY.with_lists(lists), {**MEAN, "where": "card in list('known')"}, rule())
+    assert [status for status, _ in statuses] == ["accepted", "accepted"]
+    assert rules.rules_using_list("known") == ("feature/usual", "r")
+    assert [column.list.name for column in rules.added_columns("pay") if isinstance(column, ListColumn)] == ["known"]
+    assert RuleSet.restore(rules.streams, rules.limits, rules.records(), lists) == rules
+
+
+def test_a_feature_that_begins_amid_events_says_from_where_it_counts() -> None:
+    running = InProcessApp(made())
+    running.cut(payments(0, 40), CLOCK)
+    (status,) = lane(running.cut([publish(0, MEAN)], CLOCK), STATUS)
+    (fingerprint,) = (one.fingerprint for one in EMPTY_RULES.with_state()[0].features)
+    assert status["incomplete"]["since_ms"] == {fingerprint: T0 + 39 * HOUR // 4}
+    assert status["incomplete"]["counts_from"] == {"pay": {"0": 40}}
+    (status,) = lane(running.cut([publish(1, rule())], CLOCK), STATUS)
+    assert "incomplete" not in status, "the feature was there before"
