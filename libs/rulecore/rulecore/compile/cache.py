@@ -12,8 +12,9 @@ from typing import Final
 
 import orjson
 
+from rulecore.compile.published_feature import compile_published
 from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
-from rulecore.documents.loading import decode_record
+from rulecore.documents.loading import decode_feature, decode_record
 from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.releases import RuleChange, decode_part
 from rulecore.documents.rule import canonical_json
@@ -21,6 +22,7 @@ from rulecore.language import ListType
 from streamcore.schema import StreamSchema
 
 _COMPILED_KEPT: Final = 65_536
+_FEATURES_KEPT: Final = 4_096
 _PARTS_KEPT: Final = 256  # a release of 20,000 rules has about as many
 
 
@@ -95,6 +97,17 @@ def _compile_record(value: bytes, context: CompileContext) -> CompiledRule:
     rule = decode_record(value, len(value))
     streams, lists = {s.name: s for s in context.streams}, {list_type.name: list_type for list_type in context.lists}
     return compile_rule(rule, streams, context.limits, lists, {one.feature: one for one in context.features})
+
+
+def compile_feature(value: bytes, context: CompileContext) -> CompiledRule:
+    """Return the rule that keeps the published feature of these canonical bytes, from the cache if it is there."""
+    return _compile_feature_record(value, _narrow(context, frozenset(), with_lists=True))
+
+
+@functools.lru_cache(maxsize=_FEATURES_KEPT)
+def _compile_feature_record(value: bytes, context: CompileContext) -> CompiledRule:
+    streams, lists = {s.name: s for s in context.streams}, {list_type.name: list_type for list_type in context.lists}
+    return compile_published(decode_feature(value, len(value)), streams, context.limits, lists)
 
 
 #: A change, and the canonical bytes of its version (none where it deletes).

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rulecore.compile.cache import compile_version, named_features
-from rulecore.compile.published_feature import compile_published
+from rulecore.compile.cache import compile_feature, compile_version, named_features
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.control_keys import FEATURE_KEY
 from rulecore.documents.loading import decode_feature
@@ -70,8 +69,7 @@ def _put(versions: VersionTable, name: str, feature: PublishedFeature) -> str | 
         raise RuleSetError(f"version {feature.version} is not above version {before.version}, the newest; raise it")
     if before is None and len(features.stored) >= context.limits.features:
         raise RuleSetError(f"there are {len(features.stored)} features, which is the limit; delete one first")
-    streams, lists = {one.name: one for one in context.streams}, {one.name: one for one in context.lists}
-    keeper = compile_published(feature, streams, context.limits, lists)
+    keeper = compile_feature(canonical, context)
     after = features.with_feature(feature, keeper)
     again = _compile_again(versions, name, after)
     versions.check_key(keeper)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from rulecore.compile.published_feature import compile_published
-from rulecore.compile.rule import CompiledRule, RuleLimits
+from rulecore.compile.cache import CompileContext, compile_feature
+from rulecore.compile.rule import CompiledRule
 from rulecore.documents.loading import decode_feature
 from rulecore.documents.published_feature import PublishedFeature, encode_feature
 from rulecore.errors import RuleError
-from rulecore.language import ListType
-from streamcore.schema import StreamSchema
 
 #: The prefix of the names of features among the records of a rule set.
 STORED_FEATURE: Final = "feature:"
@@ -31,28 +29,19 @@ class PublishedFeatures:
 
     @classmethod
     def restore(
-        cls,
-        stored: Mapping[str, bytes],
-        streams: Mapping[str, StreamSchema],
-        limits: RuleLimits,
-        lists: Mapping[str, ListType],
-        check: Callable[[CompiledRule], None],
+        cls, stored: Mapping[str, bytes], context: CompileContext, check: Callable[[CompiledRule], None]
     ) -> PublishedFeatures:
         """Return the features with these canonical bytes. ``check``: raises ``RuleError`` for one that cannot be kept
         now."""
-        found = cls()
+        keepers: dict[str, CompiledRule] = {}
         for name, value in sorted(stored.items()):
-            document = decode_feature(value, len(value))
             try:
-                keeper = compile_published(document, streams, limits, lists)
+                keeper = compile_feature(value, context)
                 check(keeper)
             except RuleError:
-                found = replace(
-                    found, stored={**found.stored, name: value}, documents={**found.documents, name: document}
-                )
-            else:
-                found = found.with_feature(document, keeper)
-        return found
+                continue
+            keepers[name] = keeper
+        return cls(stored, {name: decode_feature(value, len(value)) for name, value in stored.items()}, keepers)
 
     def with_feature(self, document: PublishedFeature, keeper: CompiledRule) -> PublishedFeatures:
         """Return the features with this version."""

@@ -103,10 +103,9 @@ class RuleSet:
         ``routes``: the keys by which the events of each stream are routed; None for any."""
         values = dict(records)
         published = {k.removeprefix(STORED_FEATURE): v for k, v in values.items() if k.startswith(STORED_FEATURE)}
-        features = PublishedFeatures.restore(
-            published, streams, limits, lists or {}, lambda rule: _check_routed(rule, routes)
-        )
-        context = CompileContext.of(streams, limits, lists or {}, features.documents)
+        context = CompileContext.of(streams, limits, lists or {}, {})
+        features = PublishedFeatures.restore(published, context, lambda rule: _check_routed(rule, routes))
+        context = context.with_features(features.documents)
         header = orjson.loads(values.pop(_SET, b'{"epoch":0,"revision":0,"quarantined":{},"expired":[]}'))
         stored = {VersionSlot.parse(k.removeprefix(_RULE)): v for k, v in values.items() if k.startswith(_RULE)}
         staged = {k.removeprefix(_STAGED): v for k, v in values.items() if k.startswith(_STAGED)}

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from rulecore.compile.cache import CompileContext, compile_version
-from rulecore.compile.published_feature import compile_published
+from rulecore.compile.cache import CompileContext, compile_feature, compile_version
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.control_keys import parse_key
 from rulecore.documents.rule import RuleKind
@@ -67,8 +66,7 @@ def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
         _check_rule(compiled, partial(compile_version, rules.stored[position], after), old, new)
     for name, keeper in sorted(rules.features.keepers.items()):
         if new.name in stream_names(keeper.rule.on):
-            feature = rules.features.documents[name]
-            _check_rule(keeper, partial(compile_published, feature, streams, rules.limits, rules.lists), old, new)
+            _check_rule(keeper, partial(compile_feature, rules.features.stored[name], after), old, new)
     check_policy(rules.policies, new.name, streams, rules.limits)
 
 
