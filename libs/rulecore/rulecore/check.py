@@ -191,7 +191,7 @@ def _compile(
 
 
 def locate_error(error: RuleError, document: YamlDocument, name: str) -> Problem:
-    """Return an error of compiling a document as a problem with its place. ``name``: of the rule or feature."""
+    """Return an error of compiling a document as a problem with its place. ``name``: of what it describes."""
     if isinstance(error, ExpressionError):
         place = document.expression_place(_parts(error.field), error.line, error.column)
         hinted = f"{error.message}; {error.hint}" if error.hint else error.message

@@ -202,6 +202,14 @@ def test_require_signed_refuses_every_unsigned_change() -> None:
     assert evaluated_versions(after(rules, PUBLISHER.propose(at_ms=NOW, delete=["r"])[1])) == []
 
 
+def test_a_published_feature_needs_no_signature_as_a_decision_policy_does_not() -> None:
+    feature = {"feature": "many", "version": 1, "owner": "o", "on": "pay", "by": ["user"], "of": "count(*)"}
+    value = orjson.dumps({**feature, "within": {"tumbling": "1d"}})
+    after_it, (status,) = governed(require="signed").apply([ControlRecord(0, 0, b"feature/many", value)], NOW)
+    assert (status.status, status.reason) == ("accepted", None)
+    assert [*after_it.features.documents] == ["many"]
+
+
 def test_an_emergency_counts_alone_for_its_hours_then_the_version_before_is_back() -> None:
     rules = with_live(governed())
     name, record = PUBLISHER.propose(document("r", 2, where="amount > 5", **PAY), at_ms=NOW, emergency=True)

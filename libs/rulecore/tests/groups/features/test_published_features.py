@@ -7,9 +7,13 @@ import random
 from typing import Any
 
 import orjson
+import polars as pl
+import pyarrow as pa
 import pytest
 
+from rulecore.backfill import BackfillCollector, backfill_records
 from rulecore.compile.rule import RuleLimits, compile_rule
+from rulecore.documents.control_keys import STAGED_KEY
 from rulecore.documents.loading import decode_feature
 from rulecore.documents.published_feature import PublishedFeature, encode_feature
 from rulecore.documents.rule import Rule
@@ -21,6 +25,8 @@ from rulecore.ruleset.ruleset import RuleSet
 from rulecore.ruleset.stream_changes import check_rules
 from rulecore.streams import RuleStream
 from streamcore.app import App, Source
+from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.types import RawBatch
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.kernel import ControlRecord
 from streamcore.savepoint.division import divide_state
@@ -300,3 +306,28 @@ def test_a_feature_that_begins_amid_events_says_from_where_it_counts() -> None:
     assert status["incomplete"]["counts_from"] == {"pay": {"0": 40}}
     (status,) = lane(running.cut([publish(1, rule())], CLOCK), STATUS)
     assert "incomplete" not in status, "the feature was there before"
+
+
+def test_a_published_feature_is_filled_from_history_through_a_rule_that_names_it() -> None:
+    running, always = InProcessApp(made()), InProcessApp(made())
+    past = payments(0, 40)
+    always.cut([publish(0, MEAN), publish(1, rule()), *past], CLOCK)
+    running.cut(past, CLOCK)
+    feature, _ = lane(running.cut([publish(0, MEAN), publish(1, rule())], CLOCK), STATUS)
+    named = Rule.model_validate(rule())
+    published = {"usual": PublishedFeature.model_validate(MEAN)}
+    collector = BackfillCollector(compile_rule(named, {"pay": SCHEMA}, RuleLimits(), {}, published), SCHEMA)
+    values, offsets = (
+        pa.array([one.value for one in past], pa.binary()),
+        pa.array([one.offset for one in past], pa.int64()),
+    )
+    partitions = pa.array([0] * len(past), pa.int32())
+    batch = RawBatch(values=values, partition=partitions, offset=offsets, clock_ms=CLOCK)
+    collector.add(pl.DataFrame(JsonDecoder(SCHEMA).decode(batch).events))
+    records = backfill_records(collector, T0 - 40 * 24 * HOUR, feature["incomplete"]["since_ms"], STAGED_KEY)
+    answers = running.cut([control_record(10 + n, *one) for n, one in enumerate(records)], CLOCK)
+    assert [one["status"] for one in lane(answers, STATUS) if one["subject"] == "backfill"] == ["accepted"]
+    got, want = running.cut(payments(1, 40, 40), CLOCK), always.cut(payments(1, 40, 40), CLOCK)
+    assert len(alerts(want)) > 3
+    assert [one["values"] for one in alerts(got)] == [one["values"] for one in alerts(want)]
+    assert not any(one["incomplete"] for one in alerts(got))
