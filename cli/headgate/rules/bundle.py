@@ -109,7 +109,7 @@ def _named(rule: Rule) -> Iterable[str]:
     return (one for one in rule.features if isinstance(one, str))
 
 
-def read_bundle(
+def read_bundle(  # noqa: PLR0913 - what files lack may come from an app, part by part
     paths: Sequence[Path],
     folder: Path | None = None,
     lists: Path | None = None,

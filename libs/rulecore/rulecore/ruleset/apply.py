@@ -95,7 +95,7 @@ class RuleSetUpdate:
         elif key.startswith(DECISION_POLICY_KEY):
             yield self.policies.apply(key.removeprefix(DECISION_POLICY_KEY), value, self.governance)
         elif key.startswith(FEATURE_KEY):
-            yield apply_feature(self.versions, key.removeprefix(FEATURE_KEY), value)
+            yield apply_feature(self.versions, key.removeprefix(FEATURE_KEY), value, self.governance)
         elif key.startswith((SIGNER_KEY, POLICY_KEY, PROPOSAL_KEY, APPROVAL_KEY)):
             approvals = self._approvals()
             statuses = approvals.apply(key, value)

@@ -13,24 +13,29 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.documents.control_keys import FEATURE_KEY
 from rulecore.documents.loading import decode_feature
 from rulecore.documents.published_feature import PublishedFeature, encode_feature
+from rulecore.documents.releases import RuleChange
 from rulecore.documents.slots import Slot, VersionSlot, version_key
 from rulecore.documents.status import RuleStatus, StatusKind, Subject
 from rulecore.errors import RuleError, RuleSetError
-from rulecore.ruleset.approvals import error_text
+from rulecore.governance.table import GovernanceTable
+from rulecore.ruleset.approvals import compute_need, error_text
 from rulecore.ruleset.published_features import PublishedFeatures
 from rulecore.ruleset.versions import VersionTable
 
 _SHOWN_RULES: Final = 20
 
 
-def apply_feature(versions: VersionTable, name: str, value: bytes | None) -> RuleStatus:
-    """Publish a version of a feature, or delete the feature if ``value`` is None; return the status."""
+def apply_feature(versions: VersionTable, name: str, value: bytes | None, governance: GovernanceTable) -> RuleStatus:
+    """Publish a version of a feature, or delete the feature if ``value`` is None; return the status.
+
+    ``governance``: by whose policies a version is checked that changes rules; nobody can sign one.
+    """
     feature: PublishedFeature | None = None
     try:
         if value is None:
             return _delete(versions, name)
         feature = decode_feature(value, versions.context.limits.record_bytes)
-        note = _put(versions, name, feature)
+        note = _put(versions, name, feature, governance)
     except RuleError as error:
         return _status(name, None if feature is None else feature.version, StatusKind.REJECTED, error_text(error))
     return _status(name, feature.version, StatusKind.ACCEPTED, note)
@@ -54,7 +59,7 @@ def _delete(versions: VersionTable, name: str) -> RuleStatus:
     return _status(name, document.version, StatusKind.DELETED, None)
 
 
-def _put(versions: VersionTable, name: str, feature: PublishedFeature) -> str | None:
+def _put(versions: VersionTable, name: str, feature: PublishedFeature, governance: GovernanceTable) -> str | None:
     """Put the version in place of the one before, and return a note; raise ``RuleError`` if it is rejected."""
     features, context = versions.features, versions.context
     if name != feature.feature:
@@ -72,6 +77,13 @@ def _put(versions: VersionTable, name: str, feature: PublishedFeature) -> str | 
     keeper = compile_feature(canonical, context)
     after = features.with_feature(feature, keeper)
     again = _compile_again(versions, name, after)
+    for rule in (compiled.rule for compiled in again.values()):
+        need = compute_need(versions, governance, RuleChange(rule=rule))
+        if need.approvals or need.signed:
+            raise RuleSetError(
+                f"it would change rule {rule.id}, of which changes need a signature or approval; publish the feature "
+                "under another name, and propose a version of the rule that names that"
+            )
     versions.check_key(keeper)
     for place, compiled in again.items():
         versions.rules[place] = compiled

@@ -202,12 +202,22 @@ def test_require_signed_refuses_every_unsigned_change() -> None:
     assert evaluated_versions(after(rules, PUBLISHER.propose(at_ms=NOW, delete=["r"])[1])) == []
 
 
-def test_a_published_feature_needs_no_signature_as_a_decision_policy_does_not() -> None:
+def test_a_feature_does_not_change_a_rule_that_needs_a_signature() -> None:
     feature = {"feature": "many", "version": 1, "owner": "o", "on": "pay", "by": ["user"], "of": "count(*)"}
-    value = orjson.dumps({**feature, "within": {"tumbling": "1d"}})
-    after_it, (status,) = governed(require="signed").apply([ControlRecord(0, 0, b"feature/many", value)], NOW)
-    assert (status.status, status.reason) == ("accepted", None)
-    assert [*after_it.features.documents] == ["many"]
+
+    def published(version: int, of: str) -> ControlRecord:
+        body = {**feature, "version": version, "of": of, "within": {"tumbling": "1d"}}
+        return ControlRecord(0, 0, b"feature/many", orjson.dumps(body))
+
+    rules = after(governed(tags=[], require="signed", approvals=0), published(1, "count(*)"))
+    assert [*rules.features.documents] == ["many"], "no rule names it"
+    named = document("r", 1, where="many > 1", group_by=["user"], features=["many"])
+    rules = after(rules, PUBLISHER.propose(named, at_ms=NOW)[1])
+    (digest,) = (one.digest for one in rules.evaluated_rules())
+    unchanged, (status,) = rules.apply([published(2, "count(distinct amount)")], NOW)
+    assert status.status == "rejected"
+    assert "it would change rule r, of which changes need a signature" in str(status.reason)
+    assert [one.digest for one in unchanged.evaluated_rules()] == [digest]
 
 
 def test_an_emergency_counts_alone_for_its_hours_then_the_version_before_is_back() -> None:
