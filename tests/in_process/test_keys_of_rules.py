@@ -251,6 +251,22 @@ def test_a_rule_by_a_new_key_waits_for_the_next_cut_with_all_behind_it_and_misse
     assert [one["status"] for one in statuses(again)] == ["accepted"], "the app has the key already"
 
 
+def test_a_published_feature_brings_its_key_before_a_rule_reads_it(tmp_path: Path) -> None:
+    shop = new_shop(tmp_path)
+    feature = {"feature": "before", "version": 1, "owner": "o", "on": "orders", "by": ["pieces"], "of": "count(*)"}
+    document = orjson.dumps({**feature, "within": {"sliding": "1d", "every": "1h"}})
+    assert statuses(shop.send(("feature/before", document), events=[order(1, pieces=1)])) == []
+    (accepted,) = statuses(shop.send(events=[order(2, pieces=1), order(3, pieces=2)]))
+    assert (accepted["subject"], accepted["status"]) == ("feature", "accepted")
+    assert further_keys(shop) == (("pieces",),)
+    shop.app = InProcessApp(build_app(settings(tmp_path)), shop.app.blobs, streams=shop.app.streams)
+    reading = rule("twice", group_by=["pieces"], features=["before"], where="before = 1")
+    output = shop.send(reading, events=[order(4, pieces=1), order(5, pieces=2), order(6, pieces=3)])
+    assert {one["status"] for one in statuses(output)} == {"accepted"}
+    found = sorted((one["key"]["pieces"], one["values"]["before"]) for one in lane(output, ALERTS))
+    assert found == [(1, 1), (2, 1)], "the cut that brings the key is counted, the one before is not"
+
+
 def test_a_list_of_the_same_cut_waits_too(tmp_path: Path) -> None:
     shop = new_shop(tmp_path)
     head = ListHead.model_validate({"list": "vips", "version": 1, "owner": "o", "of": "string"})

@@ -22,6 +22,7 @@ from rulecore.backtest.backtest import AlertCallback, Backtest, BacktestReport, 
 from rulecore.backtest.decisions import policy_for
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.decision_policy import DecisionPolicy
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.lists.store import ListStore
 from rulecore.ruleset.history import RuleHistory
 from rulecore.streams import RuleInput, stream_names
@@ -191,6 +192,11 @@ class _PublishedRules:
         found = {} if self._history is None else self._history.rules.policies.by_stream
         return [*{one.name: one.policy for one in found.values()}.values()]
 
+    @property
+    def features(self) -> Mapping[str, PublishedFeature]:
+        """The published features by name."""
+        return {} if self._history is None else self._history.rules.features.documents
+
     def rule(self, rule_id: str) -> CompiledRule | None:
         """Return the live version of a rule; None if there is none."""
         return None if self._history is None else self._history.rules.live(rule_id)
@@ -198,7 +204,10 @@ class _PublishedRules:
 
 def _read_rules(request: BacktestRequest, paths: Sequence[Path], published: _PublishedRules) -> RuleBundle:
     lists, schemas = published.lists.types(), published.streams
-    return read_bundle(paths, request.streams, request.lists, lists, schemas=schemas, is_named_first=True)
+    known = published.features
+    return read_bundle(
+        paths, request.streams, request.lists, lists, schemas=schemas, published=known, is_named_first=True
+    )
 
 
 def _comparison_rules(

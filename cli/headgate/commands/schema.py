@@ -23,7 +23,7 @@ _TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9
 
 
 @click.command(name="schema")
-@click.argument("document", type=click.Choice(["rule", "policy", "list", "stream", "settings"]))
+@click.argument("document", type=click.Choice(["rule", "policy", "feature", "list", "stream", "settings"]))
 @click.option(
     "--service",
     metavar="SERVICE",
@@ -43,7 +43,7 @@ def command(document: str, service: str | None) -> None:
 
 def document_schema(document: str, service: str | None = None) -> Mapping[str, Any]:
     """Return the JSON Schema of a kind of document; ``service`` names the service of ``settings``."""
-    from rulecore.documents.json_schema import DRAFT, policy_json_schema, rule_json_schema
+    from rulecore.documents.json_schema import DRAFT, feature_json_schema, policy_json_schema, rule_json_schema
     from rulecore.lists.json_schema import list_json_schema
 
     match document:
@@ -51,6 +51,8 @@ def document_schema(document: str, service: str | None = None) -> Mapping[str, A
             return rule_json_schema()
         case "policy":
             return policy_json_schema()
+        case "feature":
+            return feature_json_schema()
         case "list":
             return list_json_schema()
         case "stream":

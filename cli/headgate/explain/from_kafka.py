@@ -77,7 +77,13 @@ def _rules(query: ExplainQuery, known: AppRules) -> tuple[Mapping[str, CompiledR
     if query.rules is not None:
         lists = known.history.lists.types()
         bundle = read_bundle(
-            [query.rules], query.streams, query.lists, lists, about=query.target, schemas=known.streams
+            [query.rules],
+            query.streams,
+            query.lists,
+            lists,
+            about=query.target,
+            schemas=known.streams,
+            published=known.history.rules.features.documents,
         )
         return {rule.rule.id: rule for rule in bundle.rules}, bundle.list_store(known.history.lists)
     if not known.app_exists:

@@ -9,6 +9,7 @@ from headgate.errors import InputError
 from headgate.explain.kafka_reader import KeyEventsQuery
 from rulecore import language as lang
 from rulecore.compile.rule import CompiledRule
+from rulecore.documents.features import declared_features
 from rulecore.documents.rule import Rule
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec
 from rulecore.key_columns import keyed_schema
@@ -19,13 +20,16 @@ _MARGIN_MS = 60_000
 
 
 def lookback_ms(rule: Rule) -> int | None:
-    """Return how far back in event time the rule's state reaches, in milliseconds; None if time does not bound it."""
+    """Return how far back in event time the rule's state reaches, in milliseconds; None if time does not bound it.
+
+    ``rule``: with the definitions of published features that it names.
+    """
     if rule.expect is not None:
         return rule.expect.every
     if rule.score is not None:
         return rule.score.within
     if rule.features:
-        return max(feature.span.size_ms for feature in rule.features if feature.span is not None)
+        return max(one.span.size_ms for one in declared_features(rule.features) if one.span is not None)
     match rule.within:
         case None:
             return 0
@@ -44,7 +48,7 @@ def to_query(
 ) -> KeyEventsQuery:
     """Build the query for a key's events: twice as far back as the rule looks, because the events of an earlier firing
     may not count again. The events of a feature may have no more in common than the key that routes them."""
-    length = lookback_ms(rule.rule)
+    length = lookback_ms(rule.whole)
     key = {name: key[name] for name in rule.route_key} if rule.features else key
     back = None if length is None else 2 * length + _MARGIN_MS
     return KeyEventsQuery(key, start, at_ms, back, (length or 0) + _MARGIN_MS, scan)

@@ -52,7 +52,8 @@ class AppRules:
         if in_slot is not None or document is None:
             return in_slot
         try:
-            return compile_rule(document, self.streams, RuleLimits(), self.history.lists.types())
+            features = self.history.rules.features.documents
+            return compile_rule(document, self.streams, RuleLimits(), self.history.lists.types(), features)
         except RuleError:
             return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 from headgate.errors import InputError
 from headgate.records import stream_files as streams
 from rulecore.check import RuleCost, check_rules
+from rulecore.check_features import check_published
 from rulecore.check_policies import check_policies
 from rulecore.compile.decision_policy import CompiledPolicy
+from rulecore.compile.feature import with_definitions
 from rulecore.compile.rule import CompiledRule
-from rulecore.documents.loading import LoadedPolicy, LoadedRule, load_path, load_policies
+from rulecore.documents.loading import LoadedPolicy, LoadedRule, load_features, load_path, load_policies
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule
 from rulecore.documents.yaml_reader import Problem
 from rulecore.language import ListType
@@ -38,7 +41,8 @@ _SHIPPED = Path(__file__).resolve().parents[3] / "rules"
 class RuleBundle:
     """Rules that compile, their costs in the same order, the lists that they may use, and the problems of others.
 
-    ``warnings``: what an author should read of rules that compile. ``policies``: the decision policies.
+    ``warnings``: what an author should read of rules that compile. ``policies``: the decision policies. ``features``:
+    the published features of the files, by name.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -48,6 +52,7 @@ class RuleBundle:
     lists: tuple[ListFile, ...] = ()
     warnings: tuple[Problem, ...] = ()
     policies: tuple[CompiledPolicy, ...] = ()
+    features: Mapping[str, PublishedFeature] = field(default_factory=dict)
 
     def list_store(self, known: ListStore | None = None) -> ListStore:
         """Return a store with the lists of the bundle, and those of ``known`` that have other names."""
@@ -91,11 +96,20 @@ def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
 
 
 def read_rules(paths: Sequence[Path]) -> list[Rule]:
-    """Read the documents of rules in these files and folders; those that are none are left out."""
-    return [one.rule for one in _read(paths)[0] if one.rule is not None]
+    """Read the documents of rules in these files and folders, with the definitions of the published features there that
+    they name; those that are none are left out."""
+    loaded = (one.feature for path in dict.fromkeys(paths) for one in load_features(path))
+    features = {one.feature: one for one in loaded if one is not None}
+    found = [one.rule for one in _read(paths)[0] if one.rule is not None]
+    return [one if {*_named(one)} - features.keys() else with_definitions(one, features) for one in found]
 
 
-def read_bundle(
+def _named(rule: Rule) -> Iterable[str]:
+    """Yield the names of the published features that a rule names."""
+    return (one for one in rule.features if isinstance(one, str))
+
+
+def read_bundle(  # noqa: PLR0913 - what files lack may come from an app, part by part
     paths: Sequence[Path],
     folder: Path | None = None,
     lists: Path | None = None,
@@ -103,11 +117,12 @@ def read_bundle(
     about: str | None = None,
     samples: Mapping[str, Path] | None = None,
     schemas: Mapping[str, StreamSchema] | None = None,
+    published: Mapping[str, PublishedFeature] | None = None,
     *,
     is_named_first: bool = False,
 ) -> RuleBundle:
     """Read the rules of these files and folders against the streams of ``folder`` and the lists of ``lists``; lists
-    missing there are taken from ``known``.
+    missing there are taken from ``known``, and features missing in the files from ``published``.
 
     ``about``: only the rule of that name, and those whose scores it adds, if that rule exists; problems of
     other rules are ignored. ``samples``: by stream, a file with a JSON event on each line, in which keys are counted.
@@ -124,18 +139,24 @@ def read_bundle(
     if not documents:
         documents, problems = _read(paths)
     policies = [] if about is not None else _read_policies(paths, is_named_first=is_named_first)
-    if not documents and not problems and not policies:
+    loaded = [one for path in dict.fromkeys(paths) for one in load_features(path)]
+    if not documents and not problems and not policies and not loaded:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
+    list_types = {**(known or {}), **{one.head.list: one.head.type for one in listed}}
+    features = check_published(loaded, schemas, lists=list_types)
     report = check_rules(
         documents,
         schemas,
-        lists={**(known or {}), **{one.head.list: one.head.type for one in listed}},
+        lists=list_types,
         samples={stream: _read_sample(stream, path, schemas) for stream, path in (samples or {}).items()},
+        published={**(published or {}), **features.features},
     )
     decisions = check_policies(policies, documents, schemas)
-    found = tuple(sorted([*problems, *list_problems, *report.problems, *decisions.problems]))
-    warnings = tuple(sorted([*report.warnings, *decisions.warnings]))
-    return RuleBundle(schemas, report.rules, report.costs, found, tuple(listed), warnings, decisions.policies)
+    of_features = [] if about is not None else features.problems  # else those that the rule names are missing
+    found = tuple(sorted([*problems, *list_problems, *of_features, *report.problems, *decisions.problems]))
+    warnings = tuple(sorted([*report.warnings, *features.warnings, *decisions.warnings]))
+    others = (decisions.policies, features.features)
+    return RuleBundle(schemas, report.rules, report.costs, found, tuple(listed), warnings, *others)
 
 
 def _read_sample(stream: str, path: Path, schemas: Mapping[str, StreamSchema]) -> list[Mapping[str, object]]:

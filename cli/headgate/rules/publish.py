@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import orjson
 
 from headgate.errors import InputError
-from rulecore.documents.control_keys import DECISION_POLICY_KEY, parse_key
+from rulecore.documents.control_keys import DECISION_POLICY_KEY, FEATURE_KEY, parse_key
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
+from rulecore.documents.published_feature import PublishedFeature, encode_feature
 from rulecore.documents.releases import to_records
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.status import StatusKind, Subject
@@ -188,6 +189,17 @@ def policy_change(policy: DecisionPolicy) -> ControlChange:
 def delete_policy(name: str) -> ControlChange:
     """Return the control record that deletes a decision policy."""
     return ControlChange(DECISION_POLICY_KEY + name, None, name)
+
+
+def feature_change(feature: PublishedFeature) -> ControlChange:
+    """Return the control record that publishes a version of a feature."""
+    name = feature.feature
+    return ControlChange(FEATURE_KEY + name, encode_feature(feature), name, feature.version)
+
+
+def delete_feature(name: str) -> ControlChange:
+    """Return the control record that deletes a published feature."""
+    return ControlChange(FEATURE_KEY + name, None, name)
 
 
 def release_changes(name: str, rules: Sequence[Rule], deleted: Sequence[str]) -> list[ControlChange]:

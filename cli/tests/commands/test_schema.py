@@ -28,10 +28,19 @@ def _validate(document: str, text: str, file: str = "<text>") -> list[str]:
 
 @pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
-def test_a_shipped_rule_or_policy_is_valid(file: Path) -> None:
+def test_a_shipped_rule_policy_or_feature_is_valid(file: Path) -> None:
     text = file.read_text("utf8")
-    document = "policy" if text.startswith("decision_policy:") or "\ndecision_policy:" in text else "rule"
-    assert _validate(document, text, str(file)) == []
+    kinds = {"decision_policy": "policy", "feature": "feature"}
+    found = [kind for entry, kind in kinds.items() if text.startswith(f"{entry}:") or f"\n{entry}:" in text]
+    assert _validate(found[0] if found else "rule", text, str(file)) == []
+
+
+def test_an_invalid_feature_is_rejected_by_the_schema() -> None:
+    head = "feature: f\nversion: 1\nowner: me\non: [shop, web]\nof: count(*)\n"
+    span = "within: {sliding: 30d, every: 1h}\n"
+    assert _validate("feature", f"{head}by: [user_id]\n{span}where: x\norder: in_order\n") == []
+    for wrong in (span, f"by: []\n{span}", "by: [k]\nwithin: {session: 1h}\n", f"by: [k]\n{span}id: x\n"):
+        assert _validate("feature", head + wrong)
 
 
 def test_an_invalid_policy_is_rejected_by_the_schema() -> None:
@@ -53,6 +62,7 @@ def test_a_shipped_stream_is_valid(file: Path) -> None:
 
 
 ACCEPTED = [
+    "group_by: [k]\nwhere: x > f\nfeatures: [f, {name: g, of: count(*), within: {tumbling: 1d}}]",
     "where: x > 1",
     "where: x > 1\nmode: {canary: 10%}",
     "group_by: [k]\nwithin: {tumbling: 1h}\nhaving: count(*) > 1\nemit: final",
@@ -64,6 +74,7 @@ ACCEPTED = [
     "group_by: [k]\nscore: {of: {a-b: 10, c: null}, within: 1h, limit: 10}",
 ]
 REJECTED = [
+    "group_by: [k]\nwhere: x > f\nfeatures: [F]",
     "",
     "where: x > 1\nwehre: x",
     "where: x > 1\nsuppress: {for: 1h}",

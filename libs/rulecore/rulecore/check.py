@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rulecore import language as lang
@@ -16,6 +17,7 @@ from rulecore.compile.rule import CompiledRule, EventCountWindow, RuleLimits, Se
 from rulecore.compile.score_compatibility import incompatibility
 from rulecore.compile.sequence_conditions import RuleLeaf
 from rulecore.documents.loading import LoadedRule
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Emit, Rule, RuleKind, canonical_json
 from rulecore.documents.rule_kinds import Skip
 from rulecore.documents.yaml_reader import PathKey, Problem, SourceLocation, YamlDocument, dotted_path
@@ -71,15 +73,18 @@ def check_rules(
     limits: RuleLimits | None = None,
     lists: Mapping[str, ListType] | None = None,
     samples: Mapping[str, Sequence[Event]] | None = None,
+    published: Mapping[str, PublishedFeature] | None = None,
 ) -> CheckReport:
-    """Check rule documents against the streams, the lists and each other. ``samples``: events by stream."""
+    """Check rule documents against the streams, the lists, the published features and each other. ``samples``: events
+    by stream."""
     limits = limits or RuleLimits()
     problems = [problem for loaded in documents for problem in loaded.problems]
     problems += _duplicate_ids(documents)
     rules, warnings = [], list[Problem]()
     for loaded in documents:
         if loaded.rule is not None:
-            compiled, faults = _compile(loaded.rule, loaded.document, streams, limits, lists or {})
+            compile_one = partial(compile_rule, loaded.rule, streams, limits, lists or {}, published or {})
+            compiled, faults = _compile(loaded.rule, loaded.document, streams, limits, compile_one)
             problems += faults
             if compiled is not None and not faults:
                 rules.append(compiled)
@@ -106,7 +111,7 @@ def _doubtful_parts(
     schema = find_stream(streams, rule.rule.on)
     keys = (*unique_keys(rule, schema, samples.get(rule.rule.on, ())), *null_keys(rule, schema))
     for field, message in (*keys, *_short_decays(rule), *_comparisons_with_itself(rule)):
-        place = document.place(tuple(field.split(".")))
+        place = document.place(_parts(field))
         yield Problem(document.file, place, field, message, rule.rule.id)
 
 
@@ -173,22 +178,31 @@ def _compile(
     document: YamlDocument,
     streams: Mapping[str, StreamSchema],
     limits: RuleLimits,
-    lists: Mapping[str, ListType],
+    compile_one: Callable[[], CompiledRule],
 ) -> tuple[CompiledRule | None, list[Problem]]:
     if (size := len(canonical_json(rule))) > limits.record_bytes:
         message = f"the rule has {size} bytes as a record, at most {limits.record_bytes}; shorten its tests"
         return None, [Problem(document.file, document.place(()), "", message, rule.id)]
     try:
-        compiled = compile_rule(rule, streams, limits, lists)
-    except ExpressionError as error:
-        path = tuple(int(part) if part.isdigit() else part for part in error.field.split("."))
-        place = document.expression_place(path, error.line, error.column)
-        hinted = f"{error.message}; {error.hint}" if error.hint else error.message
-        return None, [Problem(document.file, place, error.field, hinted, rule.id, error.render())]
+        compiled = compile_one()
     except RuleError as error:
-        field, _, message = str(error).partition(": ")
-        return None, [Problem(document.file, document.place(tuple(field.split("."))), field, message, rule.id)]
+        return None, [locate_error(error, document, rule.id)]
     return compiled, _tests(rule, document, find_stream(streams, rule.on))
+
+
+def locate_error(error: RuleError, document: YamlDocument, name: str) -> Problem:
+    """Return an error of compiling a document as a problem with its place. ``name``: of what it describes."""
+    if isinstance(error, ExpressionError):
+        place = document.expression_place(_parts(error.field), error.line, error.column)
+        hinted = f"{error.message}; {error.hint}" if error.hint else error.message
+        return Problem(document.file, place, error.field, hinted, name, error.render())
+    field, _, message = str(error).partition(": ")
+    return Problem(document.file, document.place(_parts(field)), field, message, name)
+
+
+def _parts(path: str) -> PathKey:
+    """Return the parts of a path such as ``features.0.of``."""
+    return tuple(int(part) if part.isdigit() else part for part in path.split("."))
 
 
 def _tests(rule: Rule, document: YamlDocument, schema: StreamSchema) -> list[Problem]:

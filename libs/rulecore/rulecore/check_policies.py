@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rulecore.alerts.decisions import DecisionCause
+from rulecore.check import locate_error
 from rulecore.compile.decision_policy import CompiledPolicy, compile_policy
 from rulecore.compile.rule import RuleLimits
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
@@ -14,7 +15,7 @@ from rulecore.documents.loading import LoadedPolicy, LoadedRule
 from rulecore.documents.rule import Emit, Rule, RuleKind
 from rulecore.documents.windows import CountSpec
 from rulecore.documents.yaml_reader import PathKey, Problem, dotted_path
-from rulecore.errors import ExpressionError, RuleError
+from rulecore.errors import RuleError
 from rulecore.streams import STREAM, stream_names
 from rulecore.testing.rule_tests import DECISION_FIELDS
 from streamcore.schema import StreamSchema
@@ -73,13 +74,8 @@ def _compile(
         return
     try:
         policies.append(compile_policy(policy, streams, limits))
-    except ExpressionError as error:
-        place = document.expression_place((error.field,), error.line, error.column)
-        hinted = f"{error.message}; {error.hint}" if error.hint else error.message
-        yield Problem(document.file, place, error.field, hinted, name, error.render())
     except RuleError as error:
-        field, _, message = str(error).partition(": ")
-        yield Problem(document.file, document.place((field,)), field, message, name)
+        yield locate_error(error, document, name)
 
 
 def _repeated(loaded: LoadedPolicy, taken: dict[str, LoadedPolicy]) -> Iterable[Problem]:

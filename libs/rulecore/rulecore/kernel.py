@@ -24,6 +24,7 @@ from rulecore.alerts.decision_parts import DecidedEvent, DecisionParts, chosen_e
 from rulecore.alerts.dispatch import SUPPRESSED, AlertDelivery, AlertDispatcher, FiredRule
 from rulecore.backfill import apply_backfill
 from rulecore.compile.rule import CompiledRule, RuleLimits
+from rulecore.documents.control_keys import parse_key
 from rulecore.documents.quarantine import quarantine_record
 from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.slots import version_key
@@ -407,15 +408,24 @@ class RulesKernel:
 
         ``known_columns``: the columns of the aggregates that existed before the change.
         """
-        if status.subject is not Subject.RULE or status.status not in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
+        if status.status not in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
             return status
-        versions = [c for c in self.rules.evaluated_versions(status.name) if c.rule.version == status.version]
+        held = self._counting_versions(status)
+        versions = [c for c in held if c.rule.version == status.version]
         group = self._backfilled_group(versions[0]) if versions else None
         since_ms = {} if group is None else group.since_by_column(versions[0])
         new = {name: ms for name, ms in since_ms.items() if name not in known_columns and ms > NO_WATERMARK}
         if not new:
             return status
         return replace(status, incomplete=IncompleteCounts(new, self._start_offsets(cut, versions[0].rule.on)))
+
+    def _counting_versions(self, status: RuleStatus) -> Sequence[CompiledRule]:
+        """Return the versions that count for the subject of a status: of a rule those that are evaluated, of a
+        published feature the rule that keeps it."""
+        if status.subject is Subject.RULE:
+            return self.rules.evaluated_versions(status.name)
+        keeper = self.rules.features.keepers.get(status.name) if status.subject is Subject.FEATURE else None
+        return () if keeper is None else (keeper,)
 
     def _start_offsets(self, cut: Cut, name: str) -> dict[str, dict[int, int]]:
         """Return the offsets, by topic and partition, at which the cut begins in the input of a rule."""
@@ -644,7 +654,8 @@ class RulesKernel:
         self._store_rules()
         self._assign_groups({}, 0)
         kind, mode = StatusKind.QUARANTINED, rule.rule.mode_text
-        status = RuleStatus(rule.rule.id, rule.rule.version, kind, reason, self.rules.epoch, 0, -1, mode=mode)
+        subject, name = parse_key(rule.rule.id)
+        status = RuleStatus(name, rule.rule.version, kind, reason, self.rules.epoch, 0, -1, subject, mode=mode)
         return [status_record(status), quarantine_record(rule.rule, reason)]
 
 

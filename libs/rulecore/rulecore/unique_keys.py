@@ -11,6 +11,7 @@ from typing import Final
 
 from rulecore.compile.feature import VALUE_FUNCTIONS
 from rulecore.compile.rule import CompiledRule
+from rulecore.documents.features import declared_features
 from rulecore.documents.rule import RuleKind
 from rulecore.language import ColumnRef
 from streamcore.schema import StreamSchema
@@ -48,8 +49,8 @@ def _keys(rule: CompiledRule) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 def _feature_keys(rule: CompiledRule) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield the keys of the features' state: those of the events, and the values that a feature remembers."""
-    for number, feature in enumerate(rule.features):
-        given = bool(rule.rule.features[number].by)
+    for number, (feature, entry) in enumerate(zip(rule.features, declared_features(rule.whole.features), strict=True)):
+        given = bool(entry.by)
         yield (f"features.{number}.by", feature.by) if given else ("group_by", rule.group_by)
         if feature.function in VALUE_FUNCTIONS and isinstance(feature.argument, ColumnRef):
             yield f"features.{number}.of", (*feature.by, feature.argument.name)

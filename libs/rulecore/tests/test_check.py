@@ -273,7 +273,7 @@ def test_a_feature_that_remembers_every_event_id_gives_a_warning() -> None:
         assert report.problems == ()
         assert [warning.path for warning in report.warnings] == paths
     by = text.replace("features:\n", f"features:\n  - {{name: known, of: seen(amount), by: [user_id, ts], {window}}}\n")
-    assert [warning.path for warning in check_text(by).warnings] == ["features.0.by", "features.0.of"]
+    assert [warning.path for warning in check_text(by).warnings] == ["features.0.of", "features.0.by"]
 
 
 def test_a_suppression_by_the_event_id_gives_a_warning() -> None:

@@ -41,12 +41,13 @@ def _samples(_context: click.Context, _parameter: click.Parameter, values: Seque
 def check(
     paths: Sequence[Path], streams: Path | None, lists: Path | None, samples: Mapping[str, Path], output: Output
 ) -> int:
-    """Check rules and decision policies for errors, estimate the cost of rules, and warn of keys whose state only grows
-    and of rules that take no part in the policy of their stream. Needs no cluster."""
+    """Check rules, features and decision policies for errors, estimate the cost of rules, and warn of keys whose state
+    only grows and of rules that take no part in the policy of their stream. Needs no cluster."""
     bundle = read(paths, streams, lists, samples)
     data: Json = {
         "rules": len(bundle.rules),
         "policies": [policy.name for policy in bundle.policies],
+        "features": [*bundle.features],
         "problems": [problem_json(p) for p in bundle.problems],
         "warnings": [problem_json(w) for w in bundle.warnings],
         "costs": [_cost_json(c) for c in bundle.costs],
@@ -65,7 +66,7 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
 
     bundle = read(paths, streams, lists)
     records = bundle.list_records()
-    rules = [rule.rule for rule in bundle.rules]
+    rules = [rule.whole for rule in bundle.rules]  # with the features of the files
     used = {rule.rule.id: rule.lists for rule in bundle.rules}
     results: list[TestResult] = []
     for rule in rules:
@@ -110,8 +111,10 @@ def _check_summary(bundle: RuleBundle) -> str:
 
 
 def _subjects(bundle: RuleBundle) -> str:
-    rules, policies = f"{len(bundle.rules)} rules", len(bundle.policies)
-    return f"{rules} and {policies} decision {'policy' if policies == 1 else 'policies'}" if policies else rules
+    parts, policies = [f"{len(bundle.rules)} rules"], len(bundle.policies)
+    parts += [_counted(len(bundle.features), "feature")] if bundle.features else []
+    parts += [f"{policies} decision {'policy' if policies == 1 else 'policies'}"] if policies else []
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _counted(count: int, what: str) -> str:

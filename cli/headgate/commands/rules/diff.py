@@ -16,9 +16,9 @@ from headgate.console.problems import problem_json
 from headgate.kafka_login import KafkaLogin, login_option
 
 if TYPE_CHECKING:
-    from rulecore.documents.rule import Rule
     from rulecore.documents.yaml_reader import Problem
     from rulecore.ruleset.diff import FieldChange, RuleDiff, StateChange
+    from rulecore.ruleset.ruleset import RuleSet
 
 _PATH = click.Path(path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -95,26 +95,30 @@ def _diff_rules(
     paths: Sequence[Path], against: Sequence[Path], streams: Path | None, app: AppConnection, *, prune: bool
 ) -> tuple[RuleDiff, ...]:
     from headgate.rules.bundle import read_bundle, shipped_rules
+    from rulecore.documents.slots import Slot
     from rulecore.ruleset.diff import diff
 
-    bundle = read_bundle(paths or [shipped_rules("shop")], streams)
+    live = None if against else _read_app(app, streams)
+    published = {} if live is None else live.features.documents
+    bundle = read_bundle(paths or [shipped_rules("shop")], streams, published=published)
     other = read_bundle(against, streams) if against else None
     if problems := [*bundle.problems, *(other.problems if other is not None else ())]:
         raise RuleProblemsError(problems)
-    old_rules = _read_live_rules(app, streams) if other is None else [loaded.rule for loaded in other.rules]
-    return diff(old_rules, [loaded.rule for loaded in bundle.rules], bundle.streams, whole=prune)
+    held = [] if live is None else [rule for key, rule in sorted(live.rules.items()) if key.slot is Slot.LIVE]
+    old_rules = [one.rule for one in (held if other is None else other.rules)]
+    features = {**published, **({} if other is None else other.features), **bundle.features}
+    wanted = [loaded.rule for loaded in bundle.rules]
+    return diff(old_rules, wanted, bundle.streams, whole=prune, published=features)
 
 
-def _read_live_rules(app: AppConnection, streams: Path | None) -> list[Rule]:
-    """Read the live versions of the app's rules from the control topic."""
+def _read_app(app: AppConnection, streams: Path | None) -> RuleSet:
+    """Read the rules of the app from the control topic."""
     from headgate.rules.history import read_history
     from headgate.rules.publish import AppTopics, require_app
-    from rulecore.documents.slots import Slot
 
     kafka, topics = app.login.settings("headgate-rules"), AppTopics(app.name)
     require_app(kafka, topics)
-    rules = read_history(kafka, topics, streams).rules.rules
-    return [rule.rule for key, rule in sorted(rules.items()) if key.slot is Slot.LIVE]
+    return read_history(kafka, topics, streams).rules
 
 
 # --- the form of the results ------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(name="features")
 def command() -> None:
-    """Inspect the features of an app's rules. Rules that declare the same feature share it."""
+    """Inspect the published features of an app and those of its rules. Rules that declare the same feature share it."""
 
 
 @command.command(name="list", short_help="List the features that an app computes.")
@@ -26,10 +26,11 @@ def command() -> None:
 @target_option
 @output_option
 def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
-    """List each feature once, with the number of rules that read it.
+    """List each feature once, with the version and owner of a published one, and the number of rules that read it.
 
     The command reads only the control topic; the app need not run. A feature counts for a rule that is live, on trial
-    or paused. Features are the same if all but the name and the length back are equal; BACK is the longest.
+    or paused. STATE of a published feature is `kept`, or why it is in quarantine. Features are the same if all but the
+    name and the length back are equal; BACK is the longest.
     """
     from headgate.rules.feature_table import FEATURES_HEAD, feature_rows
     from headgate.rules.render import as_json, as_table
@@ -44,7 +45,8 @@ def list_(streams: Path | None, login: KafkaLogin, app: str, output: Output) -> 
 @target_option
 @output_option
 def show(name: str, streams: Path | None, login: KafkaLogin, app: str, output: Output) -> None:
-    """Show the features that a rule calls NAME: what each is, and the rules that read it under whatever name."""
+    """Show the features that are published as NAME, or that a rule calls so: what each is, and the rules that read it
+    under whatever name."""
     from headgate.rules.feature_table import READERS_HEAD, reader_rows
     from headgate.rules.render import as_json, as_table
 
@@ -61,4 +63,4 @@ def _read_features(streams: Path | None, login: KafkaLogin, app: str) -> list[Sh
 
     kafka, topics = login.settings("headgate-rules"), AppTopics(app)
     require_app(kafka, topics)
-    return shared_features(read_history(kafka, topics, streams).rules.with_state())
+    return shared_features(read_history(kafka, topics, streams).rules)

@@ -47,6 +47,7 @@ def response_options(command: _Command) -> _Command:
 @click.option(
     "--delete-policy", "deleted", multiple=True, metavar="NAME", help="Delete this decision policy after publishing."
 )
+@click.option("--delete-feature", "unused", multiple=True, metavar="NAME", help="Delete this feature after publishing.")
 @click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
 @output_option
@@ -60,31 +61,41 @@ def publish(
     wait: float,
     why: str | None,
     deleted: Sequence[str],
+    unused: Sequence[str],
     mode_text: str | None,
     output: Output,
     *,
     no_wait: bool,
 ) -> int:
-    """Check rules and decision policies, publish all of them or none, and show the app's responses.
+    """Check rules, features and decision policies, publish all of them or none, and show the app's responses.
 
-    Each rule takes effect on its own; use release for changes that belong together. Exit code 1 when this command or
-    the app rejects a rule, or when a response does not come in time.
+    Features come before the rules that name them. Each takes effect on its own; use release for changes that belong
+    together. Exit code 1 when this command or the app rejects one, or when a response does not come in time.
     """
-    from headgate.rules.publish import delete_policy, note_for_user, policy_change, rule_change
+    from headgate.rules.publish import (
+        delete_feature,
+        delete_policy,
+        feature_change,
+        note_for_user,
+        policy_change,
+        rule_change,
+    )
     from headgate.rules.publish import publish as send
 
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
-    if server is not None and (bundle.policies or deleted):
-        raise InputError("publish: a console publishes rules alone; publish decision policies without --server")
+    if server is not None and (bundle.policies or bundle.features or deleted or unused):
+        what = "decision policies and features"
+        raise InputError(f"publish: a console publishes rules alone; publish {what} without --server")
     rules = [in_mode(rule.rule, mode_text) for rule in bundle.rules]
     if server is not None:
         answered = [server.publish(rule, why, 0 if no_wait else round(wait * 1000)) for rule in rules]
         return show_published(answered, app, wait, output, waited=not no_wait)
     kafka, topics = running_app(login, app)
-    changes = [*map(rule_change, rules), *(policy_change(one.policy) for one in bundle.policies)]
-    changes += map(delete_policy, deleted)
+    changes = [*map(feature_change, bundle.features.values()), *map(rule_change, rules)]
+    changes += [policy_change(one.policy) for one in bundle.policies]
+    changes += [*map(delete_policy, deleted), *map(delete_feature, unused)]
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)
 
@@ -113,13 +124,15 @@ def release(
     """Publish rules as one release NAME: all of them take effect in the same cut, or none does.
 
     A large release is sent in parts that the app prepares first; it takes effect when the release itself arrives.
-    Decision policies in PATHS are left out: they have records of their own.
+    Decision policies and features in PATHS are left out: they have records of their own.
     """
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
     for policy in bundle.policies:
         click.echo(f"left out: decision policy {policy.name}; publish it with headgate rules publish", err=True)
+    for feature in bundle.features:
+        click.echo(f"left out: feature {feature}; publish it with headgate rules publish before the release", err=True)
     rules = [r.rule for r in bundle.rules]
     if server is not None:
         done = server.release(name, rules, deleted, why, round(wait * 1000))

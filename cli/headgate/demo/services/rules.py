@@ -88,7 +88,7 @@ class RulesService:
         from rulecore.documents.rule import canonical_json
 
         rules, history = (
-            [r.rule for r in self.bundle.rules],
+            [r.whole for r in self.bundle.rules],
             _history(context.kafka, context.workspace.names, context.streams),
         )
         missing = [rule for rule in rules if history.newest(rule.id) < rule.version]

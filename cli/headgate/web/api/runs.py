@@ -116,7 +116,8 @@ def start_job(
     rules = snapshot.history.rules
     live = rules.live(document.id)
     live = None if live is None or live.rule.version == document.version else live
-    new = compile_rule(document, rules.streams, RuleLimits(), snapshot.history.lists.types())
+    features = rules.features.documents
+    new = compile_rule(document, rules.streams, RuleLimits(), snapshot.history.lists.types(), features)
     most = console.settings.limits.backtest_records
     task = BacktestTask(app.kafka, app.app, snapshot, new, live, since, most)
     return app.backtests.start(task, console.backtesting(session))

@@ -15,6 +15,7 @@ from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.values import ClauseValue, ConditionValue, TestValue, Value
 from rulecore.check import CheckReport, check_rules
+from rulecore.compile.feature import with_definitions
 from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.loading import LoadedRule, load_text
 from rulecore.documents.rule import Rule, RuleTest
@@ -80,7 +81,8 @@ def check_text(snapshot: Snapshot, text: str) -> CheckedRule:
         place = documents[1].document.place(()) if documents else None
         faults.append(_problem(f"one rule is needed; there are {len(documents)}", place))
     rules = snapshot.history.rules
-    report = check_rules(documents[:1], rules.streams, rules.limits, rules.lists)
+    published = rules.features.documents
+    report = check_rules(documents[:1], rules.streams, rules.limits, rules.lists, published=published)
     found = tuple(sorted([*faults, *report.problems]))
     return CheckedRule(documents[0] if documents else None, report, found)
 
@@ -123,7 +125,10 @@ def run_tests(snapshot: Snapshot, rule: Rule, loaded: LoadedRule | None = None) 
 
     rules = snapshot.history.rules
     results = run(
-        rule, rules.streams, partial(run_in_process, lists=_list_records(snapshot, rules)), _others(rules, rule)
+        with_definitions(rule, rules.features.documents),
+        rules.streams,
+        partial(run_in_process, lists=_list_records(snapshot, rules)),
+        _others(rules, rule),
     )
     return tuple(
         TestValue(
@@ -144,7 +149,8 @@ def _trace(snapshot: Snapshot, rule: Rule, test: RuleTest) -> tuple[ConditionVal
 
     rules, lists = snapshot.history.rules, snapshot.history.lists
     with suppress(RuleError, RuleSetError):
-        traces = trace_test(compile_rule(rule, rules.streams, RuleLimits(), lists.types()), test, rules.streams, lists)
+        compiled = compile_rule(rule, rules.streams, RuleLimits(), lists.types(), rules.features.documents)
+        traces = trace_test(compiled, test, rules.streams, lists)
         return tuple(
             ConditionValue(
                 event=one.event,
@@ -180,7 +186,7 @@ def warm_tests() -> None:
 
 def _others(rules: RuleSet, rule: Rule) -> list[Rule]:
     wanted: Mapping[str, object] = rule.score.of if rule.score is not None else {}
-    return [found.rule for name in wanted if (found := rules.live(name)) is not None]
+    return [found.whole for name in wanted if (found := rules.live(name)) is not None]
 
 
 def _list_records(snapshot: Snapshot, rules: RuleSet) -> list[tuple[str, bytes]]:

@@ -86,7 +86,7 @@ def review_text(snapshot: Snapshot, text: str, deleted: Sequence[str]) -> Releas
     for name in deleted:
         find_rule(snapshot, name)
     held = snapshot.history.rules
-    report = check_rules(documents, held.streams, held.limits, held.lists)
+    report = check_rules(documents, held.streams, held.limits, held.lists, published=held.features.documents)
     low = (_check_version(snapshot, one) for one in documents)
     problems = sorted([*faults, *report.problems, *(problem for problem in low if problem is not None)])
     chosen = tuple(f"{rule.id}@{rule.version}" for rule in rules)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -11,7 +11,7 @@ from headgate.rules.yaml_text import yaml_text
 from headgate.web.changes.check import CheckedRule
 from headgate.web.state.app_reader import Snapshot
 from rulecore.documents.rule import Rule, RuleKind
-from rulecore.ruleset.diff import FieldChange, StateChange, diff
+from rulecore.ruleset.diff import FieldChange, RuleDiff, StateChange, diff
 from streamcore.durations import render_duration
 
 
@@ -59,7 +59,7 @@ def review(snapshot: Snapshot, checked: CheckedRule) -> Review:
         return Review(rule.id, None if old is None else old.version, rule.version, text, rule.mode_text)
     others = [] if old is None else [old]
     others += _sharing(snapshot, rule, {rule.id})
-    (found,) = (one for one in diff(others, [rule], snapshot.history.rules.streams) if one.rule == rule.id)
+    (found,) = (one for one in _diff(snapshot, others, [rule]) if one.rule == rule.id)
     return Review(
         rule.id,
         found.old_version,
@@ -71,12 +71,17 @@ def review(snapshot: Snapshot, checked: CheckedRule) -> Review:
     )
 
 
+def _diff(snapshot: Snapshot, live: Iterable[Rule], wanted: Iterable[Rule]) -> tuple[RuleDiff, ...]:
+    rules = snapshot.history.rules
+    return diff(live, wanted, rules.streams, published=rules.features.documents)
+
+
 def review_together(snapshot: Snapshot, rules: Sequence[Rule]) -> list[Review]:
     """Compare rules that are to take effect together with their live versions."""
     live = {one.id: held.rule for one in rules if (held := snapshot.history.rules.live(one.id)) is not None}
     ids = {one.id for one in rules}
     others = {one.id: one for rule in rules for one in _sharing(snapshot, rule, ids)}
-    found = {one.rule: one for one in diff([*others.values(), *live.values()], rules, snapshot.history.rules.streams)}
+    found = {one.rule: one for one in _diff(snapshot, [*others.values(), *live.values()], rules)}
     return [
         Review(
             rule.id,

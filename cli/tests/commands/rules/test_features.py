@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import orjson
 import pytest
@@ -63,6 +64,48 @@ def test_each_feature_is_listed_once_with_its_longest_time_back(
     largest, usual = json.loads(capsys.readouterr().out)
     assert (largest["feature"], largest["where"], largest["rules"]) == ("largest", None, 1)
     assert (usual["of"], usual["where"], usual["back"], usual["rules"]) == ("avg(amount)", "type = 'payment'", "60d", 3)
+
+
+def test_a_published_feature_is_shown_with_its_owner_and_rules(
+    target: list[str], kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = {**USUAL, "feature": "usual_amount", "version": 3, "owner": "risk", "on": "shop", "by": ["user_id"]}
+    del published["name"]
+    unused = {**published, "feature": "paid", "of": "count(*)"}
+    with ControlLog(kafka, f"{target[1]}.control") as log:
+        for one in (published, unused):
+            log.publish(f"feature/{one['feature']}", orjson.dumps(one))
+        named = orjson.loads(rule("d", USUAL))
+        log.publish("d", orjson.dumps({**named, "features": ["usual_amount"], "where": "amount > usual_amount"}))
+    assert run(["features", "list", *target, "-o", "json"]) == 0
+    found = {one["feature"]: one for one in json.loads(capsys.readouterr().out)}
+    assert [*found] == ["largest", "paid", "usual_amount, usual, mean"]
+    shared = found["usual_amount, usual, mean"]
+    assert (shared["version"], shared["owner"], shared["state"], shared["rules"]) == ("3", "risk", "kept", 4)
+    assert (found["paid"]["state"], found["paid"]["rules"]) == ("kept", 0)
+    assert (found["largest"]["state"], found["largest"]["owner"]) == ("of rules", None)
+    assert run(["features", "show", "usual_amount", *target, "-o", "json"]) == 0
+    readers = json.loads(capsys.readouterr().out)
+    assert [(one["rule"], one["version"], one["mode"]) for one in readers] == [
+        (None, 3, "published"),
+        *((name, 1, "live") for name in "abcd"),
+    ]
+
+
+def test_features_of_files_are_published_before_the_rules_that_name_them(
+    target: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = str(Path(__file__).parents[4] / "rules" / "examples" / "features")
+    assert run(["rules", "publish", files, *target, "--no-wait"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [
+        "usual_amount",
+        "large-for-the-account",
+    ]
+    assert run(["features", "show", "usual_amount", *target, "-o", "json"]) == 0
+    assert [one["rule"] for one in json.loads(capsys.readouterr().out)] == [None, "large-for-the-account"]
+    assert run(["rules", "publish", files, *target, "--no-wait", "--delete-feature", "usual_amount"]) == 0
+    capsys.readouterr()
+    assert run(["features", "show", "usual_amount", *target]) == 0, "a rule names it, so it was not deleted"
 
 
 def test_a_feature_shows_the_rules_that_read_it(target: list[str], capsys: pytest.CaptureFixture[str]) -> None:

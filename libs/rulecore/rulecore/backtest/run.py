@@ -92,7 +92,7 @@ class BacktestRun:
         self._matcher_rule_indexes = np.array([self._rule_indexes[r.rule.id] for r in matcher_rules], np.uint32)
         self._lists = lists or ListStore.empty()
         self._list_columns = distinct(column for rule in matcher_rules for column in rule.list_columns)
-        kernel_rules = [rule.rule for rule in [*self.rules, *signal_rules] if rule.rule.id not in matcher_rule_ids]
+        kernel_rules = [rule.whole for rule in [*self.rules, *signal_rules] if rule.rule.id not in matcher_rule_ids]
         self._unpublished = [as_live(rule) for rule in kernel_rules]  # empty once the kernel has the rules
         most = max(1, len(self._unpublished))
         all_chosen = DispatchSettings(chosen=2**31)

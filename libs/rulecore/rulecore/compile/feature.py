@@ -17,6 +17,7 @@ import orjson
 from rulecore import language as lang
 from rulecore.compile.conditions import NameScope, compile_condition, compile_expr
 from rulecore.documents.features import EventOrder, Feature
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule
 from rulecore.errors import RuleSetError
 from rulecore.language import AggregateCall, Expr, Scope
@@ -81,6 +82,32 @@ class FeatureLimits:
     panes: int
 
 
+def with_definitions(rule: Rule, published: Mapping[str, PublishedFeature]) -> Rule:
+    """Return the rule with the definitions of the published features that it names, in place of the names.
+
+    Raise ``RuleSetError`` if there is no such feature, or if it is one of another stream or order.
+    """
+    found = tuple(
+        _find_published(rule, number, one, published) if isinstance(one, str) else one
+        for number, one in enumerate(rule.features)
+    )
+    return rule if found == rule.features else rule.model_copy(update={"features": found})
+
+
+def _find_published(rule: Rule, number: int, name: str, published: Mapping[str, PublishedFeature]) -> Feature:
+    place, feature = f"features.{number}", published.get(name)
+    if feature is None:
+        raise RuleSetError(f"{place}: there is no published feature {name}; publish it first, or declare it here")
+    if feature.on != rule.on:
+        raise RuleSetError(f"{place}: {name} is a feature of {feature.on}, and the rule is on {rule.on}")
+    if feature.order is not rule.order:
+        raise RuleSetError(
+            f"{place}: {name} is for rules with order: {feature.order}, and this one has order: {rule.order}; "
+            "change the order, or declare the feature here"
+        )
+    return feature.entry
+
+
 def compile_features(
     rule: Rule, schema: StreamSchema, names: NameScope, key: tuple[str, ...], limits: FeatureLimits
 ) -> tuple[tuple[CompiledFeature, ...], tuple[ListColumn, ...]]:
@@ -90,12 +117,13 @@ def compile_features(
     """
     found: list[CompiledFeature] = []
     lists: tuple[ListColumn, ...] = ()
-    for number, feature in enumerate(rule.features):
+    for number in range(len(rule.features)):
         compiled, columns = _compile_feature(rule, number, schema, names, key, limits)
-        if feature.name in KEYWORDS:
-            raise RuleSetError(f"features.{number}.name: {feature.name} is a word of the language; take another name")
-        if feature.name in {name.lower() for name in names.columns}:
-            raise RuleSetError(f"features.{number}.name: {feature.name} is a field of {schema.name}; take another name")
+        place = f"features.{number}.name"
+        if compiled.name in KEYWORDS:
+            raise RuleSetError(f"{place}: {compiled.name} is a word of the language; take another name")
+        if compiled.name in {name.lower() for name in names.columns}:
+            raise RuleSetError(f"{place}: {compiled.name} is a field of {schema.name}; take another name")
         found.append(compiled)
         lists += columns
     return tuple(found), lists
@@ -105,6 +133,7 @@ def _compile_feature(
     rule: Rule, number: int, schema: StreamSchema, names: NameScope, key: tuple[str, ...], limits: FeatureLimits
 ) -> tuple[CompiledFeature, tuple[ListColumn, ...]]:
     feature, place = rule.features[number], f"features.{number}"
+    assert isinstance(feature, Feature), "names have become definitions"
     by = _key_columns(feature, rule, schema, key, f"{place}.by")
     call = _parse_call(feature, names, f"{place}.of")
     argument = None if call.argument is None else compile_expr(call.argument)

@@ -20,4 +20,5 @@ def without_suppression(rule: CompiledRule) -> CompiledRule:
     own = rule.rule
     short = own.suppress.model_copy(update={"duration": 1}) if own.suppress and rule.kind is RuleKind.EVENT else None
     then = own.then.model_copy(update={"alert": True})
-    return replace(rule, rule=own.model_copy(update={"suppress": short, "then": then}))
+    change = {"suppress": short, "then": then}
+    return replace(rule, rule=own.model_copy(update=change), whole=rule.whole.model_copy(update=change))

@@ -26,8 +26,9 @@ from rulecore.compile.feature import CompiledFeature, FeatureLimits
 from rulecore.compile.score import CompiledScore
 from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
-from rulecore.documents.features import EventOrder
+from rulecore.documents.features import EventOrder, declared_features
 from rulecore.documents.message_template import MessageTemplate
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule, RuleKind, canonical_json
 from rulecore.documents.rule_kinds import TimedOut, flatten_steps
 from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec, SlidingSpec, TumblingSpec
@@ -43,6 +44,7 @@ from streamcore.schema import BOOLEAN, LONG, StreamSchema, Type
 
 _DAY_MS = 86_400_000
 _NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
+_NO_FEATURES: Mapping[str, PublishedFeature] = MappingProxyType({})
 
 #: Families (``CompiledRule.family``) of window rules that have no panes of event time.
 SESSION = "session"
@@ -72,6 +74,8 @@ class RuleLimits:
     matches: int = 100_000
     #: Most decision policies of the rule set.
     decision_policies: int = 100
+    #: Most published features of the rule set.
+    features: int = 1_000
     #: Limits of an expression.
     expression: lang.ExpressionLimits = field(default_factory=lang.ExpressionLimits)
 
@@ -161,7 +165,8 @@ class MessageField:
 class CompiledRule:
     """A checked rule with everything that its evaluation needs.
 
-    ``digest``: the hash of the rule's canonical JSON. ``where``: the normalized condition; ``plan``: its access plan,
+    ``whole``: the rule with the definitions of the published features that it names, so that it stands alone.
+    ``digest``: the hash of the canonical JSON of that. ``where``: the normalized condition; ``plan``: its access plan,
     of event rules, feature rules and absence rules. ``having``: the condition as the author wrote it;
     ``having_on_columns``: with a column for each aggregate; ``having_plan``: its access plan. ``placeholders``: the
     fields that the message shows.
@@ -174,6 +179,7 @@ class CompiledRule:
     """
 
     rule: Rule
+    whole: Rule
     digest: str
     where: Expr | None
     message: MessageTemplate
@@ -221,14 +227,20 @@ class CompiledRule:
 
 
 def compile_rule(
-    rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType] = _NO_LISTS
+    rule: Rule,
+    streams: Mapping[str, StreamSchema],
+    limits: RuleLimits,
+    lists: Mapping[str, ListType] = _NO_LISTS,
+    published: Mapping[str, PublishedFeature] = _NO_FEATURES,
 ) -> CompiledRule:
-    """Check and compile a rule. Raise ``ExpressionError`` or ``RuleSetError`` if it is invalid."""
+    """Check and compile a rule. Raise ``ExpressionError`` or ``RuleSetError`` if it is invalid. ``published``: the
+    features that it may name."""
     schema = find_stream(streams, rule.on)
-    keys = _key_columns(rule, schema)
+    whole = feature_specs.with_definitions(rule, published)
+    keys = _key_columns(whole, schema)
     keyed = with_key_columns(schema, keys)
-    compiled = _compile_kind(rule, keyed, NameScope.of_stream(keyed, lists, limits.expression), limits)
-    compiled = replace(compiled, key_columns=keys)
+    compiled = _compile_kind(whole, keyed, NameScope.of_stream(keyed, lists, limits.expression), limits)
+    compiled = replace(compiled, rule=rule, key_columns=keys)
     _check_members(compiled, [streams[name] for name in stream_names(rule.on)])
     fields = frozenset(schema.names)
     return replace(compiled, reads=fields if rule.then.event else fields & _read_fields(compiled))
@@ -237,7 +249,7 @@ def compile_rule(
 def _key_columns(rule: Rule, schema: StreamSchema) -> tuple[KeyColumn, ...]:
     """Return the columns of the rule's keys that are expressions."""
     found = list(parse_key_columns(schema, rule.group_by))
-    for number, feature in enumerate(rule.features):
+    for number, feature in enumerate(declared_features(rule.features)):
         found += parse_key_columns(schema, feature.by, f"features.{number}.by")
     return tuple(sorted(set(found), key=lambda column: column.name))
 
@@ -293,6 +305,7 @@ def _compile_kind(rule: Rule, schema: StreamSchema, names: NameScope, limits: Ru
     text, used = _parse_message(rule, placeholders)
     return CompiledRule(
         rule=rule,
+        whole=rule,
         digest=_digest(rule),
         where=where.expr,
         message=text,
@@ -348,6 +361,7 @@ def _compile_window_rule(
     on_columns = lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()})
     return CompiledRule(
         rule=rule,
+        whole=rule,
         digest=_digest(rule),
         where=where,
         having=having,
@@ -384,6 +398,7 @@ def _compile_sequence_rule(
     text, used = _parse_message(rule, [*(named | groups).values(), *captured], more)
     return CompiledRule(
         rule=rule,
+        whole=rule,
         digest=_digest(rule),
         where=common,
         message=text,
@@ -411,6 +426,7 @@ def _compile_absence_rule(rule: Rule, schema: StreamSchema, names: NameScope) ->
     text, used = _parse_message(rule, _message_fields(group_by, names.columns, alert_fields))
     return CompiledRule(
         rule=rule,
+        whole=rule,
         digest=_digest(rule),
         where=spec.where,
         message=text,
@@ -432,6 +448,7 @@ def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> C
     text, used = _parse_message(rule, _message_fields(group_by, names.columns, alert_fields))
     return CompiledRule(
         rule=rule,
+        whole=rule,
         digest=_digest(rule),
         where=None,
         message=text,
@@ -460,6 +477,7 @@ def _compile_feature_rule(rule: Rule, schema: StreamSchema, names: NameScope, li
     text, used = _parse_message(rule, placeholders)
     return CompiledRule(
         rule=rule,
+        whole=rule,
         digest=_digest(rule),
         where=where,
         message=text,

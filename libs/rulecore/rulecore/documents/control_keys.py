@@ -17,6 +17,7 @@ QUARANTINE_KEY: Final = "quarantine/"
 LIST_KEY: Final = "list/"
 LIST_PART_KEY: Final = "part/"
 DECISION_POLICY_KEY: Final = "decision-policy/"
+FEATURE_KEY: Final = "feature/"
 SIGNER_KEY: Final = "signer/"
 POLICY_KEY: Final = "policy/"
 PROPOSAL_KEY: Final = "proposal/"
@@ -30,6 +31,7 @@ _SUBJECTS: Final = {
     LIST_KEY: Subject.LIST,
     LIST_PART_KEY: Subject.PART,
     DECISION_POLICY_KEY: Subject.DECISION_POLICY,
+    FEATURE_KEY: Subject.FEATURE,
     SIGNER_KEY: Subject.SIGNER,
     POLICY_KEY: Subject.POLICY,
     PROPOSAL_KEY: Subject.PROPOSAL,

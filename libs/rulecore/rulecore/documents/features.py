@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from rulecore.documents.base import DocumentModel
 from rulecore.documents.scalars import ColumnName, Expression
@@ -23,29 +23,23 @@ class EventOrder(enum.StrEnum):
     IN_ORDER = "in_order"
 
 
-class Feature(DocumentModel):
-    """A named value about the earlier events of a key.
+#: The name of a feature: of one that a rule declares, and of a published one.
+FeatureName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+class FeatureValue(DocumentModel):
+    """A value about the earlier events of a key.
 
     The value counts the events that arrived before the one being evaluated and that ``within`` reaches; with
     ``including_this`` also that one.
     """
 
-    name: Annotated[
-        str,
-        Field(pattern=r"^[a-z][a-z0-9_]{0,62}$"),
-        Field(description="Name by which `where` and the message read the value."),
-    ]
     of: Annotated[
         Expression, Field(description="Aggregate of earlier events: avg(amount), seen(device_id), last(country).")
     ]
     where: Annotated[
         Expression | None, Field(description="Condition on each earlier event; only events that satisfy it count.")
     ] = None
-    by: Annotated[
-        tuple[ColumnName, ...],
-        Field(strict=False, max_length=MAX_KEY_COLUMNS),
-        Field(description="Fields and expressions whose values earlier events share with it; by default group_by."),
-    ] = ()
     within: Annotated[
         Within, Field(description="How far back: {sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far.")
     ]
@@ -57,14 +51,37 @@ class Feature(DocumentModel):
         return self.within if isinstance(self.within, TumblingSpec | SlidingSpec) else None
 
 
-def check_features(features: tuple[Feature, ...]) -> None:
+class Feature(FeatureValue):
+    """A feature that a rule declares, with its name there."""
+
+    name: Annotated[FeatureName, Field(description="Name by which `where` and the message read the value.")]
+    by: Annotated[
+        tuple[ColumnName, ...],
+        Field(strict=False, max_length=MAX_KEY_COLUMNS),
+        Field(description="Fields and expressions whose values earlier events share with it; by default group_by."),
+    ] = ()
+
+
+#: A feature of a rule: one that it declares, or the name of a published one.
+FeatureItem = Annotated[
+    Annotated[Feature, Tag("feature")] | Annotated[FeatureName, Tag("name")],
+    Discriminator(lambda value: "name" if isinstance(value, str) else "feature"),
+]
+
+
+def check_features(features: tuple[Feature | str, ...]) -> None:
     """Raise ``ValueError`` for features that do not go together, or a window that a feature cannot have."""
-    names = [feature.name for feature in features]
+    names = [one if isinstance(one, str) else one.name for one in features]
     if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
         raise ValueError(f"features: two are named {repeated[0]}; give each a name of its own")
-    for feature in features:
+    for feature in declared_features(features):
         if feature.span is None:
             accepted = "{sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far"
             raise ValueError(f"features: {feature.name}: within is {accepted}")
         if len(set(feature.by)) != len(feature.by):
             raise ValueError(f"features: {feature.name}: `by` names a column twice")
+
+
+def declared_features(features: tuple[Feature | str, ...]) -> tuple[Feature, ...]:
+    """Return those that the rule declares itself."""
+    return tuple(one for one in features if isinstance(one, Feature))

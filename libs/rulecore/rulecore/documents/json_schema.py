@@ -1,4 +1,4 @@
-"""The JSON Schema (draft 2020-12) of rules and decision policies, for completion and checks in editors.
+"""The JSON Schema (draft 2020-12) of rules, decision policies and features, for completion and checks in editors.
 
 Promises: every document that the loader accepts is valid. That of a rule expresses the conditions between entries of
 each kind of rule; a schema cannot express comparisons of two values, such as a step's ``within`` that exceeds the
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rulecore.documents.decision_policy import DecisionPolicy
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule
 from rulecore.documents.rule_kinds import MAX_SIGNALS, StepContiguity
 
@@ -23,6 +24,7 @@ _SPAN: Final[_Schema] = {
     "description": "Longest time from the first event of a sequence to its last.",
     "examples": ["10m", "1h"],
 }
+_FEATURE_SPANS: Final = [{"$ref": f"#/$defs/{name}"} for name in ("TumblingSpec", "SlidingSpec")]
 _GROUPED: Final[_Schema] = {"required": ["group_by"], "properties": {"group_by": {"minItems": 1}}}
 
 
@@ -39,6 +41,13 @@ def policy_json_schema() -> Mapping[str, Any]:
     return {"$schema": DRAFT, **schema, "title": "Headgate decision policy"}
 
 
+def feature_json_schema() -> Mapping[str, Any]:
+    """Return the JSON Schema of a published feature's document, for editors."""
+    schema: _Schema = PublishedFeature.model_json_schema(mode="validation")
+    schema["properties"]["within"]["oneOf"] = _FEATURE_SPANS
+    return {"$schema": DRAFT, **schema, "title": "Headgate feature"}
+
+
 def _adapt_definitions(definitions: _Schema) -> None:
     """Replace the definitions of entries with shorthands: validators accept these, and pydantic's schema lacks them."""
     definitions["SequenceSpan"] = _SPAN
@@ -52,9 +61,7 @@ def _adapt_definitions(definitions: _Schema) -> None:
     limits = {"minProperties": mapping.pop("minLength", 1), "maxProperties": mapping.pop("maxLength", MAX_SIGNALS)}
     names = {"type": "array", "items": {"type": "string", "pattern": pattern}, "minItems": 1}
     points["anyOf"] = [names, {**mapping, **limits, "additionalProperties": False}]
-    definitions["Feature"]["properties"]["within"]["oneOf"] = [
-        {"$ref": f"#/$defs/{name}"} for name in ("TumblingSpec", "SlidingSpec")
-    ]
+    definitions["Feature"]["properties"]["within"]["oneOf"] = _FEATURE_SPANS
     definitions["Effective"]["anyOf"] = [_present("from"), _present("to")]
     _adapt_steps(definitions)
 

@@ -1,7 +1,8 @@
-"""Reads rules and decision policies from YAML, which people write, and from JSON, which the control topic carries.
+"""Reads rules, decision policies and features from YAML, which people write, and from JSON, which the control topic
+carries.
 
-Promises: a YAML document becomes either a ``Rule``, a ``DecisionPolicy`` or at least one ``Problem`` with file, line
-and column; a JSON record becomes a ``Rule`` or a ``DecisionPolicy`` or raises ``DocumentError``; nothing else is
+Promises: a YAML document becomes either a ``Rule``, a ``DecisionPolicy``, a ``PublishedFeature`` or at least one
+``Problem`` with file, line and column; a JSON record becomes one of them or raises ``DocumentError``; nothing else is
 raised. An entry that is written twice is rejected, and so are control characters and characters that reverse the
 direction of text (``rulecore.printable``).
 """
@@ -13,13 +14,14 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import orjson
 from pydantic import ValidationError
 
 from rulecore.documents.base import DocumentModel
 from rulecore.documents.decision_policy import DECISION_POLICY, DecisionPolicy
+from rulecore.documents.published_feature import FEATURE, PublishedFeature
 from rulecore.documents.rule import Rule
 from rulecore.documents.scalars import abbreviate
 from rulecore.documents.yaml_files import read_file, yaml_files
@@ -56,36 +58,57 @@ class LoadedPolicy:
     problems: tuple[Problem, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedFeature:
+    """A document and its published feature; ``feature`` is None exactly when there are problems."""
+
+    document: YamlDocument
+    feature: PublishedFeature | None
+    problems: tuple[Problem, ...] = ()
+
+
 def load_text(
     text: str, file: str = "<text>", limits: LoadLimits | None = None
 ) -> tuple[list[LoadedRule], list[Problem]]:
     """Return the rules of a text, and the problems that belong to no document. ``file``: its name in problems."""
     documents, problems = read_yaml(text, file, limits)
-    return [_load(d) for d in documents if d.value is not None and not _is_policy(d)], problems
+    return [_load(d) for d in documents if d.value is not None and _is_rule(d)], problems
 
 
 def load_path(
     path: Path, limits: LoadLimits | None = None, naming: Collection[str] | None = None
 ) -> tuple[list[LoadedRule], list[Problem]]:
     """Return the rules of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths.
-    Decision policies among them are left out.
+    Decision policies and features among them are left out.
 
     ``naming``: if given, only rules of files whose text contains one of these texts are returned.
     """
     found, problems = _read_path(path, limits, naming)
-    return [_load(document) for document in found if not _is_policy(document)], problems
+    return [_load(document) for document in found if _is_rule(document)], problems
 
 
 def load_policies(path: Path, limits: LoadLimits | None = None) -> list[LoadedPolicy]:
     """Return the decision policies of a file, or of all YAML files below a directory, in order of their paths. What
     cannot be read is a problem of ``load_path``."""
-    return [
-        _load_policy(document) for document in _read_path(path, limits, {DECISION_POLICY})[0] if _is_policy(document)
-    ]
+    found = (_load_named(one, DECISION_POLICY, DecisionPolicy) for one in _read_named(path, limits, DECISION_POLICY))
+    return [LoadedPolicy(*one) for one in found]
 
 
-def _is_policy(document: YamlDocument) -> bool:
-    return isinstance(document.value, dict) and DECISION_POLICY in document.value
+def load_features(path: Path, limits: LoadLimits | None = None) -> list[LoadedFeature]:
+    """Return the published features of a file, or of all YAML files below a directory, in order of their paths. What
+    cannot be read is a problem of ``load_path``."""
+    return [LoadedFeature(*_load_named(one, FEATURE, PublishedFeature)) for one in _read_named(path, limits, FEATURE)]
+
+
+def _is_rule(document: YamlDocument) -> bool:
+    return not isinstance(document.value, dict) or not {DECISION_POLICY, FEATURE} & document.value.keys()
+
+
+def _read_named(path: Path, limits: LoadLimits | None, entry: str) -> Iterator[YamlDocument]:
+    """Yield the documents with this entry, which names what they are."""
+    for document in _read_path(path, limits, {entry})[0]:
+        if isinstance(document.value, dict) and entry in document.value:
+            yield document
 
 
 def _read_path(
@@ -120,19 +143,25 @@ def _load(document: YamlDocument) -> LoadedRule:
     return LoadedRule(document, None if problems else rule, problems)
 
 
-def _load_policy(document: YamlDocument) -> LoadedPolicy:
+_Named = TypeVar("_Named", DecisionPolicy, PublishedFeature)
+
+
+def _load_named(
+    document: YamlDocument, entry: str, model: type[_Named]
+) -> tuple[YamlDocument, _Named | None, tuple[Problem, ...]]:
+    """Return the document, what it holds, and its problems. ``entry``: the one with its name."""
     assert isinstance(document.value, dict), "it has an entry"
-    name = document.value[DECISION_POLICY]
-    policy: DecisionPolicy | None = None
+    name = document.value[entry]
+    found: _Named | None = None
     try:
-        policy = DecisionPolicy.model_validate(document.value)
-        faults = list(_find_unreadable(policy))
+        found = model.model_validate(document.value)
+        faults = list(_find_unreadable(found))
     except ValidationError as error:
-        faults = _list_faults(error, DecisionPolicy)
+        faults = _list_faults(error, model)
     except RecursionError:
         faults = [((), "nested too deep")]
     problems = _locate(document, faults, name if isinstance(name, str) else None)
-    return LoadedPolicy(document, None if problems else policy, problems)
+    return document, None if problems else found, problems
 
 
 def _locate(document: YamlDocument, faults: Sequence[tuple[PathKey, str]], name: str | None) -> tuple[Problem, ...]:
@@ -144,16 +173,18 @@ def _locate(document: YamlDocument, faults: Sequence[tuple[PathKey, str]], name:
     return tuple(dict.fromkeys(Problem(document.file, *found, name) for found in places))
 
 
-def _find_unreadable(document: Rule | DecisionPolicy) -> Iterator[tuple[PathKey, str]]:
+def _find_unreadable(document: Rule | DecisionPolicy | PublishedFeature) -> Iterator[tuple[PathKey, str]]:
     """Yield path and message of each text with an ``UNREADABLE`` character. The parser checks expressions itself."""
     for path, text in _texts(document):
         if found := UNREADABLE.search(text):
             yield path, f"character U+{ord(found[0]):04X} is not accepted; remove it"
 
 
-def _texts(document: Rule | DecisionPolicy) -> list[tuple[PathKey, str]]:
+def _texts(document: Rule | DecisionPolicy | PublishedFeature) -> list[tuple[PathKey, str]]:
     """Return the texts of a document that are no names and no expressions, with their paths."""
     texts: list[tuple[PathKey, str]] = [(("owner",), document.owner), (("description",), document.description)]
+    if isinstance(document, PublishedFeature):
+        return texts
     texts += [(("tests", number, "name"), test.name) for number, test in enumerate(document.tests)]
     if isinstance(document, DecisionPolicy):
         return texts
@@ -201,10 +232,10 @@ _KEYWORD = ("expect", "of", "str")
 
 
 def _without_tags(path: PathKey) -> PathKey:
-    """Remove the parts that pydantic adds to a path for the kind of a window, of a sequence step or of keys."""
+    """Remove the parts that pydantic adds to a path for the kind of a window, a step, a feature or of keys."""
     if path[:1] == ("within",):
         return ("within", *path[2:])
-    tagged = path[:1] == ("sequence",) or path[:2] == ("expect", "of")
+    tagged = path[:1] in (("sequence",), ("features",)) or path[:2] == ("expect", "of")
     return (*path[:2], *path[3:]) if tagged else path
 
 
@@ -236,7 +267,14 @@ def decode_policy(value: bytes, max_bytes: int) -> DecisionPolicy:
     return _decode(value, max_bytes, DecisionPolicy)
 
 
+def decode_feature(value: bytes, max_bytes: int) -> PublishedFeature:
+    """Return the published feature of a control record; raise a one-line ``DocumentError`` if it holds none."""
+    return _decode(value, max_bytes, PublishedFeature)
+
+
 _Document = TypeVar("_Document", bound=DocumentModel)
+#: What a document is, for messages.
+_KINDS: Final = {Rule: "rule", DecisionPolicy: "decision policy", PublishedFeature: "feature"}
 
 
 def _decode(value: bytes, max_bytes: int, model: type[_Document]) -> _Document:
@@ -247,7 +285,7 @@ def _decode(value: bytes, max_bytes: int, model: type[_Document]) -> _Document:
     try:
         parsed = orjson.loads(value)
         if not isinstance(parsed, dict):
-            raise DocumentError(f"a {'rule' if model is Rule else 'decision policy'} is a JSON object")
+            raise DocumentError(f"a {_KINDS[model]} is a JSON object")
         # orjson accepts a name that occurs twice; json reports all pairs
         json.loads(value, object_pairs_hook=_reject_repeated_names, parse_int=str, parse_float=str)
         document = model.model_validate(parsed)
@@ -257,7 +295,7 @@ def _decode(value: bytes, max_bytes: int, model: type[_Document]) -> _Document:
         raise DocumentError(f"not JSON: {one_line(error)}") from error
     except RecursionError as error:
         raise DocumentError("nested too deep") from error
-    assert isinstance(document, Rule | DecisionPolicy), "one of the two"
+    assert isinstance(document, Rule | DecisionPolicy | PublishedFeature), "one of the three"
     if faults := list(_find_unreadable(document)):
         raise _document_error(faults)
     return document

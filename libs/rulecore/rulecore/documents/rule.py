@@ -15,7 +15,7 @@ import orjson
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from rulecore.documents.base import DocumentModel
-from rulecore.documents.features import MAX_FEATURES, EventOrder, Feature, check_features
+from rulecore.documents.features import MAX_FEATURES, EventOrder, FeatureItem, check_features
 from rulecore.documents.rule_kinds import (
     EventExpectation,
     Score,
@@ -290,9 +290,12 @@ class Rule(DocumentModel):
         Field(description="What events are grouped by: fields, and expressions such as lower(email)."),
     ] = ()
     features: Annotated[
-        tuple[Feature, ...],
+        tuple[FeatureItem, ...],
         Field(strict=False, max_length=MAX_FEATURES),
-        Field(description="Values about earlier events of the key, which `where` may read beside the event."),
+        Field(
+            description="Values about earlier events of the key, which `where` may read beside the event; the name "
+            "alone of a published one."
+        ),
     ] = ()
     order: Annotated[
         EventOrder,

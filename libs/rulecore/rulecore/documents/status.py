@@ -26,7 +26,7 @@ class StatusKind(Code):
 
     ACCEPTED = (
         "accepted",
-        "The rule, list, release, backfill, policy or document is valid and takes effect with this batch.",
+        "The rule, feature, list, release, backfill, policy or document is valid and takes effect with this batch.",
         "Nothing.",
     )
     REJECTED = (
@@ -36,7 +36,7 @@ class StatusKind(Code):
     )
     DELETED = (
         "deleted",
-        "A rule, list, decision policy or part of a release is removed, or there was none to remove.",
+        "A rule, feature, list, decision policy or part of a release is removed, or there was none to remove.",
         "Nothing.",
     )
     QUARANTINED = (
@@ -79,6 +79,7 @@ class Subject(enum.StrEnum):
     STREAM = "stream"
     DOCUMENT = "document"
     DECISION_POLICY = "decision_policy"
+    FEATURE = "feature"
     SIGNER = "signer"
     POLICY = "policy"
     PROPOSAL = "proposal"

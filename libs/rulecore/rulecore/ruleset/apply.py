@@ -17,6 +17,7 @@ from rulecore.documents.control_keys import (
     APPROVAL_KEY,
     BACKFILL_KEY,
     DECISION_POLICY_KEY,
+    FEATURE_KEY,
     POLICY_KEY,
     PROPOSAL_KEY,
     QUARANTINE_KEY,
@@ -36,6 +37,7 @@ from rulecore.governance.documents import ProposalDocument
 from rulecore.governance.table import ApprovalNeed, GovernanceTable
 from rulecore.ruleset.approvals import Approvals, apply_changes, check_change, error_text
 from rulecore.ruleset.decision_policies import PolicyTable
+from rulecore.ruleset.feature_changes import apply_feature
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import find_stream
 from streamcore.kernel import ControlRecord
@@ -92,6 +94,8 @@ class RuleSetUpdate:
             yield from self._apply_release(key.removeprefix(RELEASE_KEY), value)
         elif key.startswith(DECISION_POLICY_KEY):
             yield self.policies.apply(key.removeprefix(DECISION_POLICY_KEY), value, self.governance)
+        elif key.startswith(FEATURE_KEY):
+            yield apply_feature(self.versions, key.removeprefix(FEATURE_KEY), value, self.governance)
         elif key.startswith((SIGNER_KEY, POLICY_KEY, PROPOSAL_KEY, APPROVAL_KEY)):
             approvals = self._approvals()
             statuses = approvals.apply(key, value)

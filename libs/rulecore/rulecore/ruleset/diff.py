@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from rulecore import language as lang
@@ -26,6 +27,7 @@ from rulecore.compile.rule import (
     TimeWindow,
     compile_rule,
 )
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule, RuleKind, RuleMode
 from rulecore.documents.yaml_reader import Json, PathKey, dotted_path
 from rulecore.errors import RuleError
@@ -110,7 +112,12 @@ class RuleDiff:
 
 
 def diff(
-    live: Iterable[Rule], wanted: Iterable[Rule], streams: Mapping[str, StreamSchema], *, whole: bool = False
+    live: Iterable[Rule],
+    wanted: Iterable[Rule],
+    streams: Mapping[str, StreamSchema],
+    *,
+    whole: bool = False,
+    published: Mapping[str, PublishedFeature] = MappingProxyType({}),
 ) -> tuple[RuleDiff, ...]:
     """Return the change of each wanted rule, sorted by id.
 
@@ -118,7 +125,7 @@ def diff(
     """
     old, new = ({rule.id: rule for rule in rules} for rules in (live, wanted))
     after = new if whole else old | new
-    counted = _CountedState.of(old.values(), streams), _CountedState.of(after.values(), streams)
+    counted = _CountedState.of(old.values(), streams, published), _CountedState.of(after.values(), streams, published)
     names = sorted(old | new) if whole else sorted(new)
     return tuple(_rule_diff(old.get(name), after.get(name), streams, counted) for name in names)
 
@@ -224,8 +231,13 @@ class _CountedState:
     features: Mapping[str, int]
 
     @classmethod
-    def of(cls, rules: Iterable[Rule], streams: Mapping[str, StreamSchema]) -> _CountedState:
-        compiled = {rule.id: c for rule in rules if (c := _try_compile(rule, streams)) is not None}
+    def of(
+        cls,
+        rules: Iterable[Rule],
+        streams: Mapping[str, StreamSchema],
+        published: Mapping[str, PublishedFeature],
+    ) -> _CountedState:
+        compiled = {rule.id: c for rule in rules if (c := _try_compile(rule, streams, published)) is not None}
         kept: dict[tuple[object, ...], int] = {}
         for rule in compiled.values():
             if (size_ms := _size_ms(rule)) is not None:
@@ -237,12 +249,14 @@ class _CountedState:
         return cls(compiled, fingerprints, kept, features)
 
 
-def _try_compile(rule: Rule, streams: Mapping[str, StreamSchema]) -> CompiledRule | None:
+def _try_compile(
+    rule: Rule, streams: Mapping[str, StreamSchema], published: Mapping[str, PublishedFeature]
+) -> CompiledRule | None:
     """Return the compiled rule; None for one without state, or with an error against these streams."""
     if rule.status in _WITHOUT_STATE:
         return None
     try:
-        return compile_rule(rule, streams, RuleLimits())
+        return compile_rule(rule, streams, RuleLimits(), published=published)
     except RuleError:
         return None
 

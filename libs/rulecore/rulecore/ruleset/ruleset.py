@@ -32,6 +32,7 @@ from rulecore.matching.matcher import EventMatcher
 from rulecore.ruleset.apply import RuleSetUpdate
 from rulecore.ruleset.approvals import error_text
 from rulecore.ruleset.decision_policies import NO_POLICIES, STORED_POLICY, CompiledPolicies, PolicyTable
+from rulecore.ruleset.published_features import STORED_FEATURE, PublishedFeatures
 from rulecore.ruleset.replay import LogReplay
 from rulecore.ruleset.versions import VersionTable
 from rulecore.streams import stream_names
@@ -47,15 +48,15 @@ _NEVER: Final = 2**63 - 1
 class RuleSet:
     """All versions of the rules in their slots. Immutable, except for caches.
 
-    ``epoch`` counts the changes of live and candidate versions and of decision policies; ``revision`` counts all
-    changes. ``stored``: the canonical JSON of every version in a slot. ``rules``: the compiled versions; if a stream's
-    schema or a limit changed between two starts, a stored version may no longer compile, and is in quarantine until a
-    new version comes.
+    ``epoch`` counts the changes of live and candidate versions, of features and of decision policies; ``revision``
+    counts all changes. ``stored``: the canonical JSON of every version in a slot. ``rules``: the compiled versions; if
+    a stream's schema or a limit changed between two starts, a stored version may no longer compile, and is in
+    quarantine until a new version comes.
     ``quarantined``: the reason, by ``id@version``. ``unconfirmed``: those of them of which no control record was read
     yet: other shards evaluate them. ``expired``: the ``id@version`` of versions past their ``effective`` end.
     ``staged``: the parts of releases and backfills that are not yet published, by digest. ``lists``: the types of the
     lists that rules may use. ``backfills``: the backfills of the last change. ``governance``: who has to agree.
-    ``policies``: how the rules that fire at one event become a decision.
+    ``policies``: how the rules that fire at one event become a decision. ``features``: those that are published.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -69,6 +70,7 @@ class RuleSet:
     staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     governance: Governance = field(default_factory=Governance)
     policies: CompiledPolicies = NO_POLICIES
+    features: PublishedFeatures = field(default_factory=PublishedFeatures)
     rules: Mapping[VersionSlot, CompiledRule] = field(
         default_factory=lambda: MappingProxyType({}), compare=False, repr=False
     )
@@ -99,8 +101,11 @@ class RuleSet:
     ) -> RuleSet:
         """Return the set whose ``records()`` these are. ``lists``: the types of the lists that its rules may use.
         ``routes``: the keys by which the events of each stream are routed; None for any."""
-        context = CompileContext.of(streams, limits, lists or {})
         values = dict(records)
+        published = {k.removeprefix(STORED_FEATURE): v for k, v in values.items() if k.startswith(STORED_FEATURE)}
+        context = CompileContext.of(streams, limits, lists or {}, {})
+        features = PublishedFeatures.restore(published, context, lambda rule: _check_routed(rule, routes))
+        context = context.with_features(features.documents)
         header = orjson.loads(values.pop(_SET, b'{"epoch":0,"revision":0,"quarantined":{},"expired":[]}'))
         stored = {VersionSlot.parse(k.removeprefix(_RULE)): v for k, v in values.items() if k.startswith(_RULE)}
         staged = {k.removeprefix(_STAGED): v for k, v in values.items() if k.startswith(_STAGED)}
@@ -127,6 +132,7 @@ class RuleSet:
             staged=MappingProxyType(staged),
             governance=Governance.restore(values),
             policies=CompiledPolicies.compile(policies, streams, limits),
+            features=features,
             rules=MappingProxyType(rules),
             lists=MappingProxyType(dict(lists or {})),
         )
@@ -136,8 +142,9 @@ class RuleSet:
         return self if lists == self.lists else replace(self, lists=MappingProxyType(dict(lists)))
 
     def rules_using_list(self, name: str) -> tuple[str, ...]:
-        """Return the ids of the rules that use the list of that name, in any version."""
-        return tuple(sorted({position.rule for position, rule in self.rules.items() if name in rule.lists}))
+        """Return the ids of the rules that use the list of that name in any version, and of features with their key."""
+        using = {position.rule for position, rule in self.rules.items() if name in rule.lists}
+        return tuple(sorted({*using, *(one.rule.id for one in self.features.keepers.values() if name in one.lists)}))
 
     def added_columns(self, stream: str) -> tuple[KeyColumn | ListColumn, ...]:
         """Return the columns that the evaluated and paused rules of a stream need beside its fields."""
@@ -161,6 +168,10 @@ class RuleSet:
                 for name in stream_names(rule.rule.on) if position.slot is not Slot.DRAFT else ():
                     fields[name] |= rule.reads
                     keys[name].add(rule.route_key)
+            for keeper in self.features.keepers.values():
+                for name in stream_names(keeper.rule.on):
+                    fields[name] |= keeper.reads
+                    keys[name].add(keeper.route_key)
             for name, policy in self.policies.by_stream.items():
                 fields[name] |= policy.reads[name]
                 if policy.chooses(name):
@@ -182,6 +193,7 @@ class RuleSet:
         pairs = [(f"{_RULE}{position}", value) for position, value in self.stored.items()]
         pairs += [(f"{_STAGED}{digest}", value) for digest, value in self.staged.items()]
         pairs += [(f"{STORED_POLICY}{name}", value) for name, value in self.policies.stored.items()]
+        pairs += [(f"{STORED_FEATURE}{name}", value) for name, value in self.features.stored.items()]
         pairs += self.governance.records()
         return (*sorted(pairs), (_SET, orjson.dumps(header, option=orjson.OPT_SORT_KEYS)))
 
@@ -205,8 +217,10 @@ class RuleSet:
 
     def _start_update(self, clock_ms: int) -> RuleSetUpdate:
         """Return an update that starts from copies of this set's tables."""
-        context = CompileContext.of(self.streams, self.limits, self.lists)
-        versions = VersionTable.copy_from(context, clock_ms, self.stored, self.rules, self.quarantined, self.expired)
+        context = CompileContext.of(self.streams, self.limits, self.lists, self.features.documents)
+        versions = VersionTable.copy_from(
+            context, clock_ms, self.stored, self.rules, self.quarantined, self.expired, self.features
+        )
         versions.unconfirmed.update(self.unconfirmed)
         governance = GovernanceTable.copy_from(self.governance, clock_ms)
         policies = PolicyTable(self.policies, self.streams, self.limits)
@@ -268,6 +282,7 @@ class RuleSet:
             staged=MappingProxyType(update.staged),
             governance=update.governance.state() if update.governance.touched else self.governance,
             policies=update.policies.policies,
+            features=update.versions.features,
             rules=MappingProxyType(update.versions.rules),
             backfills=tuple(update.backfills),
             _matchers={key: m for key, m in self._matchers.items() if key[0] not in update.versions.streams},
@@ -284,7 +299,8 @@ class RuleSet:
         already.
         """
         name = version_key(rule.rule)
-        if name in self.quarantined or all(c.rule != rule.rule for c in self.rules.values()):
+        held = (*self.rules.values(), *self.features.keepers.values())
+        if name in self.quarantined or all(c.rule != rule.rule for c in held):
             return self
         reasons = MappingProxyType({**self.quarantined, name: reason[:REASON_CHARACTERS]})
         kept = {key: m for key, m in self._matchers.items() if key[0] != rule.rule.on}
@@ -310,7 +326,8 @@ class RuleSet:
         return tuple(c for c in self.with_state() if c.rule.status in EVALUATED)
 
     def with_state(self) -> tuple[CompiledRule, ...]:
-        """Return the versions whose state is kept, by id and slot: evaluated ones and paused ones."""
+        """Return the versions whose state is kept, by id and slot: evaluated ones, paused ones, and those that keep
+        published features."""
         if not self._with_state_cache:
             self._with_state_cache.append(self._find_with_state())
         return self._with_state_cache[0]
@@ -319,11 +336,12 @@ class RuleSet:
         """Compute ``with_state``."""
         modes = EVALUATED | {RuleMode.PAUSED}
         slots = (Slot.LIVE, Slot.CANDIDATE)
-        return tuple(
+        held = (
             c
             for position, c in sorted(self.rules.items(), key=lambda pair: pair[0])
             if position.slot in slots and c.rule.status in modes and self._is_active(c)
         )
+        return (*held, *(c for _, c in sorted(self.features.keepers.items()) if self._is_active(c)))
 
     def _is_active(self, rule: CompiledRule) -> bool:
         """Return whether the version is neither in quarantine nor expired."""

@@ -10,14 +10,16 @@ by it.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from rulecore.compile.cache import CompileContext, compile_version
+from rulecore.compile.cache import CompileContext, compile_feature, compile_version
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.control_keys import parse_key
 from rulecore.documents.rule import RuleKind
 from rulecore.documents.status import RuleStatus, answer_status
 from rulecore.errors import RuleError, RuleSetError
@@ -51,33 +53,45 @@ def next_streams(records: Sequence[ControlRecord]) -> tuple[Sequence[ControlReco
 
 
 def check_rules(rules: RuleSet, old: StreamSchema, new: StreamSchema) -> None:
-    """Raise ``RuleSetError``, naming the rule or policy, if one cannot go on with the new document of its stream.
+    """Raise ``RuleSetError``, naming the rule, feature or policy, if one cannot go on with a new document.
 
     A rule with state must compile to what it is now: its state holds values of the types that it reads. An event rule
     must be valid.
     """
-    after = CompileContext.of({**rules.streams, new.name: new}, rules.limits, rules.lists)
+    streams = {**rules.streams, new.name: new}
+    after = CompileContext.of(streams, rules.limits, rules.lists, rules.features.documents)
     for position, compiled in sorted(rules.rules.items(), key=lambda pair: pair[0]):
         if new.name not in stream_names(compiled.rule.on):
             continue
-        rule = f"rule {compiled.rule.id} version {compiled.rule.version}"
-        try:
-            again = compile_version(rules.stored[position], after)
-        except RuleError as error:
-            raise RuleSetError(
-                f"{rule} would not be valid any more: {error}; publish a version that is valid with both, or delete it"
-            ) from None
-        suppress = compiled.rule.suppress
-        by = {*compiled.group_by, *(() if suppress is None else suppress.by)}
-        has_state = compiled.kind is not RuleKind.EVENT
-        if (has_state and again != compiled) or widened_fields(old, new) & by:
-            wider = ", ".join(sorted(widened_fields(old, new)))
-            why = f" with values of a type that would be another ({wider})" if wider else ", which would be another"
-            raise RuleSetError(
-                f"{rule} has state{why}: delete the rule, publish the document and then the rule again (headgate rules "
-                "backfill fills its windows); or add a field under another name"
-            )
-    check_policy(rules.policies, new.name, {**rules.streams, new.name: new}, rules.limits)
+        _check_rule(compiled, partial(compile_version, rules.stored[position], after), old, new)
+    for name, keeper in sorted(rules.features.keepers.items()):
+        if new.name in stream_names(keeper.rule.on):
+            _check_rule(keeper, partial(compile_feature, rules.features.stored[name], after), old, new)
+    check_policy(rules.policies, new.name, streams, rules.limits)
+
+
+def _check_rule(
+    compiled: CompiledRule, compile_again: Callable[[], CompiledRule], old: StreamSchema, new: StreamSchema
+) -> None:
+    """Raise ``RuleSetError`` if a rule, or one that keeps a published feature, cannot go on with the document."""
+    subject, name = parse_key(compiled.rule.id)
+    rule = f"{subject} {name} version {compiled.rule.version}"
+    try:
+        again = compile_again()
+    except RuleError as error:
+        raise RuleSetError(
+            f"{rule} would not be valid any more: {error}; publish a version that is valid with both, or delete it"
+        ) from None
+    suppress = compiled.rule.suppress
+    by = {*compiled.group_by, *(() if suppress is None else suppress.by)}
+    has_state = compiled.kind is not RuleKind.EVENT
+    if (has_state and again != compiled) or widened_fields(old, new) & by:
+        wider = ", ".join(sorted(widened_fields(old, new)))
+        why = f" with values of a type that would be another ({wider})" if wider else ", which would be another"
+        raise RuleSetError(
+            f"{rule} has state{why}: delete the {subject}, publish the document and then the {subject} again (headgate "
+            "rules backfill fills its windows); or add a field under another name"
+        )
 
 
 @dataclass(slots=True)

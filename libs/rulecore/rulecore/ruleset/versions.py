@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from rulecore.compile.cache import CompileContext, compile_version
 from rulecore.compile.rule import CompiledRule
 from rulecore.compile.score_compatibility import check_compatible
+from rulecore.documents.control_keys import FEATURE_KEY, parse_key
 from rulecore.documents.rule import Rule, RuleKind
 from rulecore.documents.slots import Slot, VersionSlot, displaced_slots, slot_for, version_key
 from rulecore.documents.status import REASON_CHARACTERS, RuleStatus, StatusKind
 from rulecore.errors import RuleSetError
 from rulecore.key_columns import Key
+from rulecore.ruleset.published_features import PublishedFeatures
 from rulecore.streams import stream_names
 
 
@@ -28,7 +30,7 @@ class VersionTable:
     and ``expired`` are as in ``RuleSet``. ``slots``: the used slots of each rule. ``timed``: the slots of versions with
     times of effect. ``streams``: the streams whose rules have changed. ``changed``: whether live or candidate versions
     have changed; ``touched``: whether anything has changed. ``route_keys``: by stream, the keys that route events of
-    its rules, also of those that the update deletes; empty until one is needed.
+    its rules, also of those that the update deletes; empty until one is needed. ``features``: those that are published.
     """
 
     context: CompileContext
@@ -39,6 +41,7 @@ class VersionTable:
     expired: set[str]
     slots: dict[str, set[Slot]]
     timed: set[VersionSlot]
+    features: PublishedFeatures = field(default_factory=PublishedFeatures)
     unconfirmed: set[str] = field(default_factory=set)
     route_keys: set[tuple[str, Key]] = field(default_factory=set)
     streams: set[str] = field(default_factory=set)
@@ -54,13 +57,15 @@ class VersionTable:
         rules: Mapping[VersionSlot, CompiledRule],
         quarantined: Mapping[str, str],
         expired: Iterable[str],
+        features: PublishedFeatures,
     ) -> VersionTable:
         """Return a table with copies of these mappings."""
         slots: dict[str, set[Slot]] = {}
         for position in stored:
             slots.setdefault(position.rule, set()).add(position.slot)
         timed = {position for position, compiled in rules.items() if compiled.rule.effective is not None}
-        return cls(context, clock_ms, dict(stored), dict(rules), dict(quarantined), set(expired), slots, timed)
+        tables = (dict(stored), dict(rules), dict(quarantined), set(expired), slots, timed)
+        return cls(context, clock_ms, *tables, features)
 
     def copy(self) -> VersionTable:
         """Return an independent copy."""
@@ -89,17 +94,23 @@ class VersionTable:
         return RuleStatus(name, version, StatusKind.DELETED, None, 0, 0, 0)
 
     def set_quarantine(self, name: str, version: int, reason: str | None) -> RuleStatus:
-        """Put a version into quarantine. Without a reason, or for a version that no slot has, nothing changes."""
+        """Put a version of a rule, or of the feature with this key, into quarantine.
+
+        Without a reason, or for a version that no slot has, nothing changes."""
         places = (VersionSlot(name, slot) for slot in self.slots.get(name, ()))
-        rules = [self.rules[p].rule for p in places if p in self.rules and self.rules[p].rule.version == version]
+        held = [self.rules[p].rule for p in places if p in self.rules]
+        if (keeper := self.features.keepers.get(name.removeprefix(FEATURE_KEY))) is not None and keeper.rule.id == name:
+            held.append(keeper.rule)
+        rules = [rule for rule in held if rule.version == version]
+        subject, shown = parse_key(name)
         if reason is None or not rules:
             note = "nothing changed" if reason is None else "there is no such version"
-            return RuleStatus(name, version, StatusKind.QUARANTINED, note, 0, 0, 0)
+            return RuleStatus(shown, version, StatusKind.QUARANTINED, note, 0, 0, 0, subject)
         self.quarantined[version_key(rules[0])] = reason[:REASON_CHARACTERS]
         self.unconfirmed.discard(version_key(rules[0]))
         self.streams.add(rules[0].on)
         self.touched = True
-        return RuleStatus(name, version, StatusKind.QUARANTINED, reason, 0, 0, 0, mode=rules[0].mode_text)
+        return RuleStatus(shown, version, StatusKind.QUARANTINED, reason, 0, 0, 0, subject, mode=rules[0].mode_text)
 
     def check_room(self, name: str) -> None:
         """Raise ``RuleSetError`` if a rule of this id would be one more than the limit."""
@@ -122,17 +133,18 @@ class VersionTable:
         if compiled.kind is RuleKind.SCORE:
             live = {p.rule: c for p, c in self.rules.items() if p.slot is Slot.LIVE}
             check_compatible(compiled, live, {stream.name: stream for stream in self.context.streams})
-        self._check_key(compiled)
+        self.check_key(compiled)
         self._fill_slot(rule, value, compiled)
         return accepted_status(rule, self._acceptance_note(rule))
 
-    def _check_key(self, compiled: CompiledRule) -> None:
+    def check_key(self, compiled: CompiledRule) -> None:
         """Raise ``RuleSetError`` if the rule needs one key too many."""
         names = stream_names(compiled.rule.on)
         if all(compiled.route_key in one.keys for one in self.context.streams if one.name in names):
             return
         if not self.route_keys:
-            self.route_keys.update((n, r.route_key) for r in self.rules.values() for n in stream_names(r.rule.on))
+            known = [*self.rules.values(), *self.features.keepers.values()]
+            self.route_keys.update((n, r.route_key) for r in known for n in stream_names(r.rule.on))
         most = self.context.limits.keys
         for name in names:
             if (name, compiled.route_key) not in self.route_keys and sum(n == name for n, _ in self.route_keys) >= most:

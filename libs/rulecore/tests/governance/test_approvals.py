@@ -202,6 +202,24 @@ def test_require_signed_refuses_every_unsigned_change() -> None:
     assert evaluated_versions(after(rules, PUBLISHER.propose(at_ms=NOW, delete=["r"])[1])) == []
 
 
+def test_a_feature_does_not_change_a_rule_that_needs_a_signature() -> None:
+    feature = {"feature": "many", "version": 1, "owner": "o", "on": "pay", "by": ["user"], "of": "count(*)"}
+
+    def published(version: int, of: str) -> ControlRecord:
+        body = {**feature, "version": version, "of": of, "within": {"tumbling": "1d"}}
+        return ControlRecord(0, 0, b"feature/many", orjson.dumps(body))
+
+    rules = after(governed(tags=[], require="signed", approvals=0), published(1, "count(*)"))
+    assert [*rules.features.documents] == ["many"], "no rule names it"
+    named = document("r", 1, where="many > 1", group_by=["user"], features=["many"])
+    rules = after(rules, PUBLISHER.propose(named, at_ms=NOW)[1])
+    (digest,) = (one.digest for one in rules.evaluated_rules())
+    unchanged, (status,) = rules.apply([published(2, "count(distinct amount)")], NOW)
+    assert status.status == "rejected"
+    assert "it would change rule r, of which changes need a signature" in str(status.reason)
+    assert [one.digest for one in unchanged.evaluated_rules()] == [digest]
+
+
 def test_an_emergency_counts_alone_for_its_hours_then_the_version_before_is_back() -> None:
     rules = with_live(governed())
     name, record = PUBLISHER.propose(document("r", 2, where="amount > 5", **PAY), at_ms=NOW, emergency=True)
