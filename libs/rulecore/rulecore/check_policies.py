@@ -76,7 +76,7 @@ def _compile(
     except ExpressionError as error:
         place = document.expression_place((error.field,), error.line, error.column)
         hinted = f"{error.message}; {error.hint}" if error.hint else error.message
-        yield Problem(document.file, place, error.field, hinted, name, error.render())
+        yield Problem(document.file, place, error.field, hinted, name, error.underline())
     except RuleError as error:
         field, _, message = str(error).partition(": ")
         yield Problem(document.file, document.place((field,)), field, message, name)

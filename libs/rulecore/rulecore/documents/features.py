@@ -61,10 +61,11 @@ def check_features(features: tuple[Feature, ...]) -> None:
     """Raise ``ValueError`` for features that do not go together, or a window that a feature cannot have."""
     names = [feature.name for feature in features]
     if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
-        raise ValueError(f"features: two are named {repeated[0]}; give each a name of its own")
-    for feature in features:
+        second = len(names) - 1 - names[::-1].index(repeated[0])
+        raise ValueError(f"features.{second}.name: two are named {repeated[0]}; give each a name of its own")
+    for number, feature in enumerate(features):
         if feature.span is None:
             accepted = "{sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far"
-            raise ValueError(f"features: {feature.name}: within is {accepted}")
+            raise ValueError(f"features.{number}.within: is {accepted}")
         if len(set(feature.by)) != len(feature.by):
-            raise ValueError(f"features: {feature.name}: `by` names a column twice")
+            raise ValueError(f"features.{number}.by: names a column twice")
