@@ -115,11 +115,11 @@ def _notes(result: BacktestResult) -> list[str]:
     if report.duplicates:
         notes.append(f"{report.duplicates:,} events are duplicates of earlier ones and do not count")
     if any(one.incomplete for one in report.new.values()):
-        notes.append(
-            "incomplete: before the first event there may have been others that count for these alerts"
-        )
+        notes.append("incomplete: before the first event there may have been others that count for these alerts")
     if any(one.forgotten for one in report.compared.values()):
-        notes.append(f"too many alerts waited for their partner: some of ONLY NEW and ONLY {result.side} may be of both")
+        notes.append(
+            f"too many alerts waited for their partner: some of ONLY NEW and ONLY {result.side} may be of both"
+        )
     if report.dead_letters:
         notes.append(f"{sum(report.dead_letters.values()):,} records are no events of {result.stream}:")
         notes += [

@@ -50,11 +50,11 @@ def write(folder: Path, *events: dict[str, object]) -> list[str]:
 def test_the_events_of_a_score_rule_have_no_empty_column_of_conditions(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    options = write(tmp_path, event(0, status="declined", amount=1), event(1, status="declined", amount=1))
+    options = write(tmp_path, event(0), event(1), event(2))
     with (tmp_path / "rules.yaml").open("a", encoding="utf-8") as file:
         file.write(
             "---\nid: sum\nversion: 1\nowner: me\non: shop\ngroup_by: [user_id]\n"
-            "score: {of: {tiny: 40}, within: 1h, limit: 70, count: every}\nthen: {severity: low, message: m}\n"
+            "score: {of: {burst: 80}, within: 1h, limit: 70}\nthen: {severity: low, message: m}\n"
         )
     assert run(["rules", "explain", "sum", "--key", "user_id=u1", *options]) == 0
     shown = capsys.readouterr().out

@@ -161,7 +161,9 @@ def test_a_file_that_is_not_parquet_is_rejected(tmp_path: Path) -> None:
 def test_json_lines_in_place_of_parquet_are_rejected_with_the_way_to_convert_them(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"a": 1}\n{"a": 2}\n')
-    with pytest.raises(InputError, match=r"only Parquet is read here; convert JSON lines: python -c \"(.*)\"$") as caught:
+    with pytest.raises(
+        InputError, match=r"only Parquet is read here; convert JSON lines: python -c \"(.*)\"$"
+    ) as caught:
         open_parquet(file)
     exec(str(caught.value).split('"')[1])  # the advice does what it says
     assert open_parquet(tmp_path / "rows.parquet").metadata.num_rows == 2

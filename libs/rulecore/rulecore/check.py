@@ -299,7 +299,9 @@ def _absence_cost(rule: CompiledRule) -> RuleCost:
 def _score_cost(rule: CompiledRule) -> RuleCost:
     assert rule.score is not None
     kept = render_duration(rule.score.within_ms)
-    note = f"about {_BYTES_PER_SIGNAL} bytes for each signal of {_counted(len(rule.score.weights), 'rule')} within {kept}"
+    note = (
+        f"about {_BYTES_PER_SIGNAL} bytes for each signal of {_counted(len(rule.score.weights), 'rule')} within {kept}"
+    )
     note += "; matches of those that are event rules are looked up once more"
     return RuleCost(rule.rule.id, None, 0, 0, True, note)
 

@@ -94,9 +94,7 @@ def parse_template(
             if found is not None and numbers is not None and name not in numbers:
                 message, length = f"{{{match[1]}}}: {name} is no number", len(match[0])
                 hint = f"write {{{name}}}"
-                raise ExpressionError(
-                    message, field=_FIELD, text=text, start=match.start(), length=length, hint=hint
-                )
+                raise ExpressionError(message, field=_FIELD, text=text, start=match.start(), length=length, hint=hint)
     parts[-1] += text[end:]
     return MessageTemplate(tuple(parts), tuple(places))
 

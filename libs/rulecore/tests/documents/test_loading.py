@@ -109,8 +109,16 @@ _FEATURES = "group_by: [user_id]\nfeatures:\n  - {name: one, of: count(*), withi
         ("colour: red", "7:1", "colour: unknown entry"),
         ("feature:\n  - name: a", "7:1", "feature: unknown entry; did you mean features?"),
         (_FEATURES + "  - {name: a, of: count(*), within: 90d}", "10:37", "features.1.within: is {sliding: 30d, every"),
-        (_FEATURES + "  - {name: one, of: count(*), within: {tumbling: 1d}}", "10:12", "features.1.name: two are named"),
-        (_FEATURES + "  - {name: a, of: count(*), by: [a, a], within: {tumbling: 1d}}", "10:33", "names a column twice"),
+        (
+            _FEATURES + "  - {name: one, of: count(*), within: {tumbling: 1d}}",
+            "10:12",
+            "features.1.name: two are named",
+        ),
+        (
+            _FEATURES + "  - {name: a, of: count(*), by: [a, a], within: {tumbling: 1d}}",
+            "10:33",
+            "names a column twice",
+        ),
         ("mode: on", "7:7", "'on' is no mode; write live, shadow, {canary: 10%}"),
         ("group_by: ['*']", "7:13", "'*' is no name of a column: a name begins with a letter"),
         ("having: count(*) > 1", "1:1", "a window rule needs group_by, within and having; group_by and within is"),
