@@ -14,25 +14,14 @@ from rulecore.backtest.counts import RuleCounts
 from rulecore.backtest.decisions import DecisionCounts
 
 _HEAD = ("RULE", "VERSION", "KIND", "ALERTS", "KEYS", "OF EVENTS", "INCOMPLETE", "FIRST", "LAST")
-_NUMBERS = (
-    "VERSION",
-    "ALERTS",
-    "KEYS",
-    "OF EVENTS",
-    "INCOMPLETE",
-    "LIVE",
-    "LIVE ALERTS",
-    "BOTH",
-    "ONLY NEW",
-    "ONLY LIVE",
-)
+_NUMBERS = ("VERSION", "ALERTS", "KEYS", "OF EVENTS", "INCOMPLETE")
 
 
 def as_text(result: BacktestResult) -> str:
     """Render a line about the events, the table, and notes for the reader."""
     report = result.report
     lines = [_summary_line(result), ""]
-    lines += _comparison_table(report) if result.against is not None else _plain_table(report)
+    lines += _comparison_table(report, result.side) if result.against is not None else _plain_table(report)
     if report.decisions is not None:
         lines += ["", *_decision_table(report.decisions, report.events)]
     lines += ["", *_notes(result)]
@@ -51,15 +40,15 @@ def _plain_table(report: BacktestReport) -> list[str]:
     return table(_HEAD, rows, _NUMBERS)
 
 
-def _comparison_table(report: BacktestReport) -> list[str]:
-    head = (*_HEAD, "LIVE", "LIVE ALERTS", "BOTH", "ONLY NEW", "ONLY LIVE")
+def _comparison_table(report: BacktestReport, side: str) -> list[str]:
+    other = (side, f"{side} ALERTS", "BOTH", "ONLY NEW", f"ONLY {side}")
     names = [*report.new, *(name for name in report.live if name not in report.new)]
     rows = []
     for name in names:
         new, live, both = report.new.get(name), report.live.get(name), report.compared[name]
         own = _new_columns(new, report.events) if new is not None else ("-",) * 8
         rows.append((name, *own, *_live_columns(live), *_difference_columns(new, live, both)))
-    return table(head, rows, _NUMBERS)
+    return table((*_HEAD, *other), rows, (*_NUMBERS, *other))
 
 
 def _decision_table(counts: DecisionCounts, events: int) -> list[str]:
@@ -73,7 +62,7 @@ def _decision_table(counts: DecisionCounts, events: int) -> list[str]:
             *([] if live is None else [str(move.live)]),
             move.new + (" *" if live is not None and move.live != move.new else ""),
             f"{move.events:,}",
-            f"{100 * move.events / events:.3g} %",
+            f"{100 * move.events / events:.2f} %",
             *([] if counts.summed is None else [_sum_text(move.total)]),
         )
         for move in counts.moves
@@ -90,7 +79,7 @@ def _sum_text(total: Decimal | float | None) -> str:
 
 def _new_columns(one: RuleCounts, events: int) -> tuple[str, ...]:
     """Return the cells of the columns from VERSION to LAST, for the rule of the back-test."""
-    share = f"{100 * one.hits / events:.3g} %" if one.hits else "-"
+    share = f"{100 * one.hits / events:.2f} %" if one.hits else "-"
     keys = f"{one.keys:,}" if one.keys_exact else f">{one.keys:,}"
     incomplete = f"{one.incomplete:,}" if one.incomplete else "-"
     times = show_minute(one.first_ms), show_minute(one.last_ms)
@@ -98,14 +87,14 @@ def _new_columns(one: RuleCounts, events: int) -> tuple[str, ...]:
 
 
 def _live_columns(one: RuleCounts | None) -> tuple[str, str]:
-    """Return the cells of LIVE and LIVE ALERTS, for the published version of the rule."""
+    """Return the version of the rule on the other side, and its alerts."""
     return ("-", "-") if one is None else (f"v{one.version}", f"{one.hits:,}")
 
 
 def _difference_columns(
     new: RuleCounts | None, live: RuleCounts | None, both: VersionDiffResult
 ) -> tuple[str, str, str]:
-    """Return the cells of BOTH, ONLY NEW and ONLY LIVE."""
+    """Return the alerts of both sides, of the new one alone and of the other one alone."""
     if new is None or live is None:
         return "-", "-", "-"
     return f"{both.both:,}", f"{both.only_new:,}", f"{both.only_live:,}"
@@ -126,11 +115,11 @@ def _notes(result: BacktestResult) -> list[str]:
     if report.duplicates:
         notes.append(f"{report.duplicates:,} events are duplicates of earlier ones and do not count")
     if any(one.incomplete for one in report.new.values()):
-        notes.append(
-            "incomplete: alerts of windows that reach back before the first event, so their counts are too low"
-        )
+        notes.append("incomplete: before the first event there may have been others that count for these alerts")
     if any(one.forgotten for one in report.compared.values()):
-        notes.append("too many alerts waited for their partner: some of ONLY NEW and ONLY LIVE may be of both")
+        notes.append(
+            f"too many alerts waited for their partner: some of ONLY NEW and ONLY {result.side} may be of both"
+        )
     if report.dead_letters:
         notes.append(f"{sum(report.dead_letters.values()):,} records are no events of {result.stream}:")
         notes += [

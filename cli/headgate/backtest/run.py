@@ -76,7 +76,8 @@ class EventSource:
 
 @dataclass(frozen=True, slots=True)
 class BacktestResult:
-    """A finished back-test. ``against``: the subject of the comparison, None without one. ``notes``: for users."""
+    """A finished back-test. ``against``: the subject of the comparison, None without one. ``notes``: for users.
+    ``side``: what the other side of the comparison is: LIVE, or the FILE of ``--compare``."""
 
     source: str
     stream: str
@@ -84,6 +85,7 @@ class BacktestResult:
     report: BacktestReport
     seconds: float
     notes: tuple[str, ...]
+    side: str = "LIVE"
 
 
 def run(
@@ -129,7 +131,9 @@ def run(
             done += count
             on_progress(done)
     seconds = time.monotonic() - began
-    return BacktestResult(events.origin, on, against, job.report(), seconds, tuple(dict.fromkeys([*notes, *more])))
+    said = tuple(dict.fromkeys([*notes, *more]))
+    side = "LIVE" if request.compare in (None, "live") else "FILE"
+    return BacktestResult(events.origin, on, against, job.report(), seconds, said, side)
 
 
 def _stream(bundle: RuleBundle, wanted: str | None) -> str:

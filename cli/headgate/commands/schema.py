@@ -23,7 +23,7 @@ _TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9
 
 
 @click.command(name="schema")
-@click.argument("document", type=click.Choice(["rule", "policy", "feature", "list", "stream", "settings"]))
+@click.argument("document", type=click.Choice(["rule", "decision-policy", "feature", "list", "stream", "settings"]))
 @click.option(
     "--service",
     metavar="SERVICE",
@@ -31,7 +31,7 @@ _TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9
     help=f"Whose settings (for `settings`): {', '.join(SERVICES)}, or a program as MODULE:TOPOLOGY.",
 )
 def command(document: str, service: str | None) -> None:
-    """Print the JSON Schema (draft 2020-12) of a document; `policy` is that of decisions.
+    """Print the JSON Schema (draft 2020-12) of a document.
 
     With yaml-language-server, an editor reads it from the first line of the document:
     # yaml-language-server: $schema=rule.schema.json
@@ -49,7 +49,7 @@ def document_schema(document: str, service: str | None = None) -> Mapping[str, A
     match document:
         case "rule":
             return rule_json_schema()
-        case "policy":
+        case "decision-policy":
             return policy_json_schema()
         case "feature":
             return feature_json_schema()

@@ -195,7 +195,9 @@ def _render_event_counts(explanation: Explanation) -> list[str]:
             (_position_text(event), show_time(event.origin.event_ms), _satisfied_names(event))
             for event in explanation.events
         ]
-        lines += [f"  {line}" for line in table(("EVENT", "TIME (UTC)", "SATISFIES"), held)]
+        width = 3 if any(names for *_, names in held) else 2  # a score rule has no condition on events
+        head = ("EVENT", "TIME (UTC)", "SATISFIES")[:width]
+        lines += [f"  {line}" for line in table(head, [row[:width] for row in held])]
     return lines
 
 

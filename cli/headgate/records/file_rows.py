@@ -69,17 +69,23 @@ def _in_values(schema: StreamSchema) -> StreamSchema:
     return layouts(schema)[file_form(schema)].value
 
 
+_JSON_LINES = (".jsonl", ".ndjson", ".json")
+
+
 def _is_parquet(path: Path) -> bool:
     match path.suffix.lower():
         case ".parquet" | ".pq":
             return True
-        case ".jsonl" | ".ndjson" | ".json":
+        case suffix if suffix in _JSON_LINES:
             return False
     raise InputError(f"{path}: neither .parquet nor .jsonl (one JSON object per line); convert it first")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open the file; ``InputError`` when it is not Parquet."""
+    if path.suffix.lower() in _JSON_LINES:
+        convert = f"polars.read_ndjson('{path}').write_parquet('{path.with_suffix('.parquet')}')"
+        raise InputError(f'{path}: only Parquet is read here; convert JSON lines: python -c "import polars; {convert}"')
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:

@@ -50,6 +50,8 @@ _TIME_WORDS: Final = (
 )
 #: What YAML reads as true, false or null.
 _YAML_WORDS: Final = frozenset({"y", "yes", "n", "no", "true", "false", "on", "off", "null"})
+#: Of so many records it says something that they have different values of a field.
+_MANY: Final = 100
 _ID_WORDS: Final = ("event_id", "eventid", "id", "uuid", "guid")
 _KEY_WORDS: Final = (
     "user",
@@ -298,7 +300,11 @@ def _note(one: ObservedField, count: int) -> str:
     else:
         distinct = len(one.distinct)
         some = "1 value" if distinct == 1 else f"{distinct:,} values"
-        parts.append(some if distinct < MAX_DISTINCT else f"more than {MAX_DISTINCT:,} values")
+        if distinct == one.values == count >= _MANY:
+            is_id = _observed_type(one) in ("string", "long")
+            parts.append("all different: perhaps the event_id" if is_id else "all different")
+        else:
+            parts.append(some if distinct < MAX_DISTINCT else f"{MAX_DISTINCT:,} values or more")
         if one.example and not one.booleans:
             parts.append(f"such as {_printable(one.example[:40])}")
     return ", ".join(parts)

@@ -30,7 +30,7 @@ def _validate(document: str, text: str, file: str = "<text>") -> list[str]:
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
 def test_a_shipped_rule_policy_or_feature_is_valid(file: Path) -> None:
     text = file.read_text("utf8")
-    kinds = {"decision_policy": "policy", "feature": "feature"}
+    kinds = {"decision_policy": "decision-policy", "feature": "feature"}
     found = [kind for entry, kind in kinds.items() if text.startswith(f"{entry}:") or f"\n{entry}:" in text]
     assert _validate(found[0] if found else "rule", text, str(file)) == []
 
@@ -46,9 +46,9 @@ def test_an_invalid_feature_is_rejected_by_the_schema() -> None:
 def test_an_invalid_policy_is_rejected_by_the_schema() -> None:
     decide = "{order: [a, b], default: b, bands: {a: 5}}"
     head = "decision_policy: p\nversion: 1\nowner: me\non: [shop, web]\n"
-    assert _validate("policy", f"{head}decide: {decide}\nshare: 2.5%\nwhere: x\n") == []
+    assert _validate("decision-policy", f"{head}decide: {decide}\nshare: 2.5%\nwhere: x\n") == []
     for wrong in ("decide: {order: []}", f"decide: {decide}\nshare: 2", f"decide: {decide}\nid: x", "where: x"):
-        assert _validate("policy", f"{head}{wrong}\n")
+        assert _validate("decision-policy", f"{head}{wrong}\n")
 
 
 #: Those with other times than the shipped streams have.
@@ -121,7 +121,7 @@ def test_a_list_has_either_entries_or_a_file() -> None:
     "arguments",
     [
         ["rule"],
-        ["policy"],
+        ["decision-policy"],
         ["list"],
         ["stream"],
         *(["settings", "--service", s] for s in ("etl", "rules", "search", "sessions")),

@@ -481,7 +481,7 @@ def test_a_mistake_has_the_column_of_the_wrong_word_and_a_hint(tmp_path: Path) -
     found = _found(tmp_path, "etl", wrong)
     assert [*found] == [("etl.yaml", line), ("orders.yaml", 3)]
     (message,) = found["etl.yaml", line]
-    assert message.startswith(f"{tmp_path}/etl.yaml:{line}:12: inputs[0].map.sku: unknown function uper")
+    assert message.startswith(f"{tmp_path}/etl.yaml:{line}:12: inputs.0.map.sku: unknown function uper")
     assert "upper" in message
 
 
@@ -513,7 +513,7 @@ def test_what_is_missing_is_named_with_its_purpose_and_twice_is_a_mistake(tmp_pa
     problems = [problem.render() for problem in check_document(find_service("etl"), file).problems]
     assert [re.sub(r"^.*?: ", "", text).split("; ")[0] for text in problems] == [
         "checkpoint: is missing",
-        "inputs[0].topic: is missing",
+        "inputs.0.topic: is missing",
         "app: is written twice",
     ]
     assert "folder of the checkpoint" in problems[0]
@@ -535,7 +535,7 @@ def test_a_stream_file_is_relative_to_the_document_or_else_to_the_working_direct
     assert check_document(service, document).problems == ()
     (tmp_path / "here" / "orders.yaml").unlink()
     (problem,) = check_document(service, document).problems
-    assert (problem.path, problem.place.line) == ("inputs[0].schema_file", 9)
+    assert (problem.path, problem.place.line) == ("inputs.0.schema_file", 9)
     assert str(tmp_path / "conf" / "orders.yaml") in problem.message
 
 

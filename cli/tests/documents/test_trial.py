@@ -159,7 +159,7 @@ def test_a_test_that_names_no_route_or_column_is_a_mistake(tmp_path: Path, capsy
     file = _example(tmp_path, "      sales: [{invoice:", "      sails: [{invoice:")
     found = _printed(capsys, "etl", "check", str(file), code=1)
     ((path, message),) = [(one["path"], one["message"]) for one in found["problems"]]
-    assert path == "tests[1].expect.sails"
+    assert path == "tests.1.expect.sails"
     assert "there are deadletters, sales, returns" in message
 
 

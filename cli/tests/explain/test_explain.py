@@ -47,6 +47,21 @@ def write(folder: Path, *events: dict[str, object]) -> list[str]:
     return ["--rules", str(folder / "rules.yaml"), "--event-json", str(folder / "events.json")]
 
 
+def test_the_events_of_a_score_rule_have_no_empty_column_of_conditions(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = write(tmp_path, event(0), event(1), event(2))
+    with (tmp_path / "rules.yaml").open("a", encoding="utf-8") as file:
+        file.write(
+            "---\nid: sum\nversion: 1\nowner: me\non: shop\ngroup_by: [user_id]\n"
+            "score: {of: {burst: 80}, within: 1h, limit: 70}\nthen: {severity: low, message: m}\n"
+        )
+    assert run(["rules", "explain", "sum", *options]) == 0
+    shown = capsys.readouterr().out
+    assert "TIME (UTC)" in shown
+    assert "SATISFIES" not in shown
+
+
 def test_an_event_that_does_not_match_is_shown_as_a_tree_of_clauses(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

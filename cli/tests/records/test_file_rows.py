@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import InputError
-from headgate.records.file_rows import count_rows, read_rows, snake_case
+from headgate.records.file_rows import count_rows, open_parquet, read_rows, snake_case
 from headgate.records.stream_files import load_stream
 from streamcore.schema import StreamSchema
 
@@ -156,6 +156,17 @@ def test_a_file_that_is_not_parquet_is_rejected(tmp_path: Path) -> None:
     broken.write_bytes(b"PAR1 but not really")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         list(read_rows(broken, SMALL))
+
+
+def test_json_lines_in_place_of_parquet_are_rejected_with_the_way_to_convert_them(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"a": 1}\n{"a": 2}\n')
+    with pytest.raises(
+        InputError, match=r"only Parquet is read here; convert JSON lines: python -c \"(.*)\"$"
+    ) as caught:
+        open_parquet(file)
+    exec(str(caught.value).split('"')[1])  # the advice does what it says
+    assert open_parquet(tmp_path / "rows.parquet").metadata.num_rows == 2
 
 
 def test_an_unknown_kind_of_file_is_rejected(tmp_path: Path) -> None:

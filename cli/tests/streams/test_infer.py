@@ -223,6 +223,16 @@ def test_members_that_a_struct_cannot_have_are_named() -> None:
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
+def test_a_field_that_is_different_in_each_of_many_records_may_be_the_event_id() -> None:
+    _, text = document(
+        *({"at": "2026-01-01T00:00:00Z", "invoice": f"I{n}", "amount": n + 0.5, "user": n % 7} for n in range(10_001))
+    )
+    assert "10,000 values or more, such as I0" in text
+    _, text = document(*({"at": "2026-01-01T00:00:00Z", "invoice": f"I{n}", "amount": n + 0.5} for n in range(10_000)))
+    assert "# 100%, all different: perhaps the event_id, such as I0" in text
+    assert "# 100%, all different, such as 0.5" in text
+
+
 def test_a_file_has_lines_or_one_value_and_may_be_packed(tmp_path: Path) -> None:
     files = {
         "lines.jsonl": b'{"a":1}\n\n{"a":2}\r\nno json\n',

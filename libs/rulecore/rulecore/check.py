@@ -20,13 +20,20 @@ from rulecore.documents.loading import LoadedRule
 from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Emit, Rule, RuleKind, canonical_json
 from rulecore.documents.rule_kinds import Skip
-from rulecore.documents.yaml_reader import PathKey, Problem, SourceLocation, YamlDocument, dotted_path
+from rulecore.documents.yaml_reader import (
+    PathKey,
+    Problem,
+    SourceLocation,
+    YamlDocument,
+    dotted_path,
+    parse_path,
+)
 from rulecore.errors import ExpressionError, RuleError
 from rulecore.language import ListType
 from rulecore.matching.access_plan import AccessPath
 from rulecore.null_keys import null_keys
 from rulecore.streams import find_stream
-from rulecore.testing.rule_tests import ALERT_FIELDS
+from rulecore.testing.rule_tests import ALERT_FIELDS, parse_offset_ms
 from rulecore.unique_keys import Event, unique_keys
 from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema
@@ -111,7 +118,7 @@ def _doubtful_parts(
     schema = find_stream(streams, rule.rule.on)
     keys = (*unique_keys(rule, schema, samples.get(rule.rule.on, ())), *null_keys(rule, schema))
     for field, message in (*keys, *_short_decays(rule), *_comparisons_with_itself(rule)):
-        place = document.place(_parts(field))
+        place = document.place(parse_path(field))
         yield Problem(document.file, place, field, message, rule.rule.id)
 
 
@@ -187,22 +194,29 @@ def _compile(
         compiled = compile_one()
     except RuleError as error:
         return None, [locate_error(error, document, rule.id)]
-    return compiled, _tests(rule, document, find_stream(streams, rule.on))
+    schema = find_stream(streams, rule.on)
+    return compiled, [*_tests(rule, document, schema), *_times(rule, document, schema)]
+
+
+def _times(rule: Rule, document: YamlDocument, schema: StreamSchema) -> Iterable[Problem]:
+    """Find times of events in tests that begin as ``+90s`` does and are no such time."""
+    for number, test in enumerate(rule.tests):
+        for i, row in enumerate(test.events):
+            path = ("tests", number, "events", i, schema.event_time)
+            try:
+                parse_offset_ms(row.get(schema.event_time))
+            except ValueError as error:
+                yield Problem(document.file, document.place(path), dotted_path(path), str(error), rule.id)
 
 
 def locate_error(error: RuleError, document: YamlDocument, name: str) -> Problem:
     """Return an error of compiling a document as a problem with its place. ``name``: of what it describes."""
     if isinstance(error, ExpressionError):
-        place = document.expression_place(_parts(error.field), error.line, error.column)
+        place = document.expression_place(parse_path(error.field), error.line, error.column)
         hinted = f"{error.message}; {error.hint}" if error.hint else error.message
-        return Problem(document.file, place, error.field, hinted, name, error.render())
+        return Problem(document.file, place, error.field, hinted, name, error.underline())
     field, _, message = str(error).partition(": ")
-    return Problem(document.file, document.place(_parts(field)), field, message, name)
-
-
-def _parts(path: str) -> PathKey:
-    """Return the parts of a path such as ``features.0.of``."""
-    return tuple(int(part) if part.isdigit() else part for part in path.split("."))
+    return Problem(document.file, document.place(parse_path(field)), field, message, name)
 
 
 def _tests(rule: Rule, document: YamlDocument, schema: StreamSchema) -> list[Problem]:
@@ -250,10 +264,15 @@ def cost(rule: CompiledRule) -> RuleCost:
     panes = rule.window.panes
     distinct = sum(a.function == "count_distinct" for a in rule.aggregates)
     size = panes * (_BYTES_PER_PANE * len(rule.aggregates) + _BYTES_PER_DISTINCT * distinct)
-    note = f"{_WHAT[type(rule.window)](panes)}, {len(rule.aggregates)} aggregates, about {size} bytes a busy key"
+    kept = _counted(len(rule.aggregates), "aggregate")
+    note = f"{_WHAT[type(rule.window)](panes)}, {kept}, about {size} bytes a busy key"
     if distinct:
         note += ", more with every distinct value"
     return RuleCost(rule.rule.id, None, panes, size, panes <= _MANY_PANES, note + _final_note(rule))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _final_note(rule: CompiledRule) -> str:
@@ -265,9 +284,9 @@ def _final_note(rule: CompiledRule) -> str:
 
 
 _WHAT: Final[Mapping[type, Callable[[int], str]]] = {
-    TimeWindow: lambda panes: f"{panes} panes a window",
+    TimeWindow: lambda panes: f"{_counted(panes, 'pane')} a window",
     SessionWindow: lambda _: "one entry a session",
-    EventCountWindow: lambda panes: f"{panes} pieces a window, kept until the key is idle for 30 days",
+    EventCountWindow: lambda panes: f"{_counted(panes, 'piece')} a window, kept until the key is idle for 30 days",
 }
 
 
@@ -290,7 +309,9 @@ def _absence_cost(rule: CompiledRule) -> RuleCost:
 def _score_cost(rule: CompiledRule) -> RuleCost:
     assert rule.score is not None
     kept = render_duration(rule.score.within_ms)
-    note = f"about {_BYTES_PER_SIGNAL} bytes for each signal of {len(rule.score.weights)} rules within {kept}"
+    note = (
+        f"about {_BYTES_PER_SIGNAL} bytes for each signal of {_counted(len(rule.score.weights), 'rule')} within {kept}"
+    )
     note += "; matches of those that are event rules are looked up once more"
     return RuleCost(rule.rule.id, None, 0, 0, True, note)
 
@@ -299,7 +320,7 @@ def _feature_cost(rule: CompiledRule) -> RuleCost:
     assert rule.plan is not None
     panes = sum(one.panes for one in rule.features if one.function not in LATEST_FUNCTIONS | VALUE_FUNCTIONS)
     size = panes * _BYTES_PER_PANE + _BYTES_PER_LATEST * sum(one.function in LATEST_FUNCTIONS for one in rule.features)
-    note = f"{len(rule.features)} features, about {size} bytes a busy key"
+    note = f"{_counted(len(rule.features), 'feature')}, about {size} bytes a busy key"
     if any(one.function in VALUE_FUNCTIONS for one in rule.features):
         note += f", and {_BYTES_PER_LATEST} with every value that `seen` and `count_distinct` remember"
     note += f"; the condition is {_ACCESS_NOTES[rule.plan.access]}"

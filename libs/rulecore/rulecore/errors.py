@@ -75,13 +75,16 @@ class ExpressionError(RuleError):
 
     def render(self) -> str:
         """Return lines for a terminal: position and message, the source line, a mark under its wrong part, the hint."""
+        lines = [in_one_line(f"{self.field}:{self.line}:{self.column}: {self.message}"), self.underline()]
+        return "\n".join([*lines, f"  hint: {in_one_line(self.hint)}"] if self.hint else lines)
+
+    def underline(self) -> str:
+        """Return two lines for a terminal: the source line, and a mark under its wrong part."""
         line = self.text.split("\n")[self.line - 1]
         window = max(0, self.column - _BEFORE)
         shown = "".join(c if c.isprintable() else " " for c in line[window : window + _SHOWN])
         marks = "^" * max(1, min(self.length, len(shown) - (self.column - 1 - window)))
-        lines = [in_one_line(f"{self.field}:{self.line}:{self.column}: {self.message}")]
-        lines += [f"  {shown}", "  " + " " * (self.column - 1 - window) + marks]
-        return "\n".join([*lines, f"  hint: {in_one_line(self.hint)}"] if self.hint else lines)
+        return f"  {shown}\n  {' ' * (self.column - 1 - window)}{marks}"
 
 
 _SHOWN = 120  # most characters of a source line that are shown

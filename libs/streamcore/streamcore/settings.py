@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from pydantic import ConfigDict
 
@@ -17,6 +17,10 @@ def describe_error(details: Mapping[str, Any], kind: Any) -> str:
     return unknown_entry(kind, details["loc"]) if details["type"] == "extra_forbidden" else str(details["msg"])
 
 
+#: How the message begins for an entry that a document does not have.
+UNKNOWN_ENTRY: Final = "unknown entry"
+
+
 def unknown_entry(kind: Any, path: Sequence[int | str]) -> str:
     """Return the message for an entry that a document does not have, with the most similar name that it has there.
 
@@ -24,7 +28,7 @@ def unknown_entry(kind: Any, path: Sequence[int | str]) -> str:
     """
     models = _models_at(kind, path)
     names = sorted({name for model in models for name in (*_fields(model), *getattr(model, "accepted_entries", ()))})
-    return f"unknown entry{similar_name(str(path[-1]), names)}"
+    return f"{UNKNOWN_ENTRY}{similar_name(str(path[-1]), names)}"
 
 
 def similar_name(name: str, names: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
     lines += [f"{name}: has no tests" for name in untested]
     if bundle.policies and not rules:
         lines.append("no rule was given: the tests of decision policies run with the rules among PATHS alone")
-    lines.append(f"{len(results)} tests of {_subjects(bundle)}: {len(failed)} failed")
+    lines.append(f"{_counted(len(results), 'test')} of {_subjects(bundle)}: {len(failed)} failed")
     emit(output, data, "\n".join(lines))
     return 1 if failed or bundle.problems else 0
 
@@ -106,12 +106,13 @@ def _check_lines(bundle: RuleBundle) -> list[str]:
 
 
 def _check_summary(bundle: RuleBundle) -> str:
-    summary = f"{_subjects(bundle)} are sound, {_counted(len(bundle.problems), 'problem')}"
+    verb = "is" if len(bundle.rules) + len(bundle.policies) + len(bundle.features) == 1 else "are"
+    summary = f"{_subjects(bundle)} {verb} sound, {_counted(len(bundle.problems), 'problem')}"
     return f"{summary}, {_counted(len(bundle.warnings), 'warning')}" if bundle.warnings else summary
 
 
 def _subjects(bundle: RuleBundle) -> str:
-    parts, policies = [f"{len(bundle.rules)} rules"], len(bundle.policies)
+    parts, policies = [_counted(len(bundle.rules), "rule")], len(bundle.policies)
     parts += [_counted(len(bundle.features), "feature")] if bundle.features else []
     parts += [f"{policies} decision {'policy' if policies == 1 else 'policies'}"] if policies else []
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

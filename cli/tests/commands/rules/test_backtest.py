@@ -70,9 +70,9 @@ def test_the_table_counts_the_alerts_of_both_versions_and_of_each_alone(
     columns = [part for part in head.split("  ") if part]
     values = [part.strip() for part in row.split("  ") if part]
     shown = dict(zip([c.strip() for c in columns], values, strict=True))
-    assert (shown["ALERTS"], shown["KEYS"], shown["OF EVENTS"], shown["VERSION"]) == ("3", "2", "60 %", "2")
-    assert (shown["LIVE"], shown["LIVE ALERTS"]) == ("v1", "1")
-    assert (shown["BOTH"], shown["ONLY NEW"], shown["ONLY LIVE"]) == ("1", "2", "0")
+    assert (shown["ALERTS"], shown["KEYS"], shown["OF EVENTS"], shown["VERSION"]) == ("3", "2", "60.00 %", "2")
+    assert (shown["FILE"], shown["FILE ALERTS"]) == ("v1", "1")
+    assert (shown["BOTH"], shown["ONLY NEW"], shown["ONLY FILE"]) == ("1", "2", "0")
     assert note == f"compared with {old}"
 
 

@@ -109,9 +109,9 @@ def test_the_table_names_what_would_be_decided_otherwise(capsys: pytest.CaptureF
     start = lines.index("decisions")
     assert [line.split() for line in lines[start + 1 : start + 6]] == [
         ["shop", "v1", "shop", "v2", "EVENTS", "SHARE", "SUM", "OF", "amount"],
-        ["review", "block", "*", "2", "50", "%", "120.00"],
-        ["allow", "review", "*", "1", "25", "%", "90.00"],
-        ["allow", "allow", "1", "25", "%", "0"],
+        ["review", "block", "*", "2", "50.00", "%", "120.00"],
+        ["allow", "review", "*", "1", "25.00", "%", "90.00"],
+        ["allow", "allow", "1", "25.00", "%", "0"],
         ["*", "would", "be", "decided", "otherwise"],
     ]
     assert lines[start + 6] == "3 of 4 events would have a decision record, 3 with the other policy"

@@ -74,7 +74,7 @@ def test_the_commands_take_features_from_the_files(folder: Path, capsys: pytest.
     (folder / "usual.yaml").write_text(USUAL)
     (folder / "large.yaml").write_text(LARGE.replace("AMOUNT", "21"))
     assert run(["rules", "check", "rules", "--streams", "streams"]) == 0
-    assert "1 rules and 1 feature are sound, 0 problems" in capsys.readouterr().out
+    assert "1 rule and 1 feature are sound, 0 problems" in capsys.readouterr().out
     assert run(["rules", "test", "rules", "--streams", "streams"]) == 0
     (folder / "large.yaml").write_text(LARGE.replace("AMOUNT", "19"))
     assert run(["rules", "test", "rules", "--streams", "streams"]) == 1

@@ -40,9 +40,10 @@ from rulecore.lists.list_columns import ListColumn, distinct, extract_list_colum
 from rulecore.matching.access_plan import AccessPlan, plan_access
 from rulecore.streams import find_stream, stream_names
 from streamcore.durations import render_duration
-from streamcore.schema import BOOLEAN, LONG, StreamSchema, Type
+from streamcore.schema import BOOLEAN, LONG, Kind, StreamSchema, Type
 
 _DAY_MS = 86_400_000
+_NUMBERS = frozenset({Kind.LONG, Kind.DOUBLE, Kind.DECIMAL})
 _NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
 _NO_FEATURES: Mapping[str, PublishedFeature] = MappingProxyType({})
 
@@ -609,7 +610,8 @@ def _parse_message(
 ) -> tuple[MessageTemplate, tuple[MessageField, ...]]:
     """Return the parsed message, and those of the placeholders that it uses. ``more``: see ``parse_template``."""
     known = {p.name: p for p in placeholders}
-    text = message.parse_template(rule.then.message, known, more)
+    numbers = {p.name for p in placeholders if p.type.kind in _NUMBERS}
+    text = message.parse_template(rule.then.message, known, more, numbers)
     return text, tuple(known[name] for name in dict.fromkeys(text.names))
 
 

@@ -91,9 +91,9 @@ class Decide(DocumentModel):
 
     @model_validator(mode="after")
     def _check_outcomes(self) -> Decide:
-        for name in (self.default, *self.bands):
+        for place, name in (("default", self.default), *((f"bands.{name}", name) for name in self.bands)):
             if name not in self.order:
-                raise ValueError(f"{name} is no outcome of `order`; there are {', '.join(self.order)}")
+                raise ValueError(f"{place}: {name} is no outcome of `order`; there are {', '.join(self.order)}")
         rising = [self.bands[name] for name in reversed(self.order) if name in self.bands]
         if any(low >= high for low, high in pairwise(rising)):
             raise ValueError("bands: a stronger outcome needs a higher score")

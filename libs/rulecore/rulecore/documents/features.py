@@ -73,13 +73,18 @@ def check_features(features: tuple[Feature | str, ...]) -> None:
     """Raise ``ValueError`` for features that do not go together, or a window that a feature cannot have."""
     names = [one if isinstance(one, str) else one.name for one in features]
     if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
-        raise ValueError(f"features: two are named {repeated[0]}; give each a name of its own")
-    for feature in declared_features(features):
-        if feature.span is None:
-            accepted = "{sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far"
-            raise ValueError(f"features: {feature.name}: within is {accepted}")
-        if len(set(feature.by)) != len(feature.by):
-            raise ValueError(f"features: {feature.name}: `by` names a column twice")
+        second = len(names) - 1 - names[::-1].index(repeated[0])
+        raise ValueError(f"features.{second}.name: two are named {repeated[0]}; give each a name of its own")
+    for number, feature in enumerate(features):
+        if isinstance(feature, Feature) and (fault := find_fault(feature)) is not None:
+            raise ValueError(f"features.{number}.{fault}")
+
+
+def find_fault(feature: Feature) -> str | None:
+    """Return the name of an entry that a feature cannot have so, a colon and why; None without a fault."""
+    if feature.span is None:
+        return "within: is {sliding: 30d, every: 1h}, or {tumbling: 1d} for the day so far"
+    return "by: names a column twice" if len(set(feature.by)) != len(feature.by) else None
 
 
 def declared_features(features: tuple[Feature | str, ...]) -> tuple[Feature, ...]:

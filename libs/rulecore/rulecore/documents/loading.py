@@ -33,11 +33,12 @@ from rulecore.documents.yaml_reader import (
     YamlDocument,
     dotted_path,
     one_line,
+    parse_path,
     read_yaml,
 )
 from rulecore.errors import DocumentError
 from rulecore.printable import UNREADABLE, in_one_line
-from streamcore.settings import unknown_entry
+from streamcore.settings import UNKNOWN_ENTRY, unknown_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +102,18 @@ def load_features(path: Path, limits: LoadLimits | None = None) -> list[LoadedFe
 
 
 def _is_rule(document: YamlDocument) -> bool:
-    return not isinstance(document.value, dict) or not {DECISION_POLICY, FEATURE} & document.value.keys()
+    return not any(_is_named(document, entry) for entry in (DECISION_POLICY, FEATURE))
+
+
+def _is_named(document: YamlDocument, entry: str) -> bool:
+    """Return whether this entry names the document. A rule has an id, and perhaps a misspelt entry."""
+    return isinstance(document.value, dict) and entry in document.value and "id" not in document.value
 
 
 def _read_named(path: Path, limits: LoadLimits | None, entry: str) -> Iterator[YamlDocument]:
     """Yield the documents with this entry, which names what they are."""
     for document in _read_path(path, limits, {entry})[0]:
-        if isinstance(document.value, dict) and entry in document.value:
+        if _is_named(document, entry):
             yield document
 
 
@@ -167,10 +173,22 @@ def _load_named(
 def _locate(document: YamlDocument, faults: Sequence[tuple[PathKey, str]], name: str | None) -> tuple[Problem, ...]:
     """Return the faults of a document as problems with their places, each once."""
     places = [
-        (document.place(path), dotted_path(document.known_prefix(path)), _with_entry_name(path, document, m))
-        for path, m in faults
+        (_place(document, path, m), dotted_path(document.known_prefix(path)), _with_entry_name(path, document, m))
+        for path, m in (_at_entry(document, *fault) for fault in faults)
     ]
     return tuple(dict.fromkeys(Problem(document.file, *found, name) for found in places))
+
+
+def _at_entry(document: YamlDocument, path: PathKey, message: str) -> tuple[PathKey, str]:
+    """Return a fault ``name: text`` as ``text`` at the entry of that name, or path, if the document has it."""
+    name, colon, rest = message.partition(": ")
+    inner = (*path, *parse_path(name))
+    return (inner, rest) if colon and inner in document.places else (path, message)
+
+
+def _place(document: YamlDocument, path: PathKey, message: str) -> SourceLocation:
+    """Return where a fault is: an unknown entry is at its name, another one at its value."""
+    return document.name_place(path) if message.startswith(UNKNOWN_ENTRY) else document.place(path)
 
 
 def _find_unreadable(document: Rule | DecisionPolicy | PublishedFeature) -> Iterator[tuple[PathKey, str]]:

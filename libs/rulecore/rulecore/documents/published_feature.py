@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import orjson
 from pydantic import Field, model_validator
 
-from rulecore.documents.features import MAX_KEY_COLUMNS, EventOrder, Feature, FeatureName, FeatureValue, check_features
+from rulecore.documents.features import MAX_KEY_COLUMNS, EventOrder, Feature, FeatureName, FeatureValue, find_fault
 from rulecore.documents.scalars import MAX_TEXT, ColumnName, StreamNames
 from streamcore.compact import compact
 
@@ -50,7 +50,8 @@ class PublishedFeature(FeatureValue):
 
     @model_validator(mode="after")
     def _check_entry(self) -> PublishedFeature:
-        check_features((self.entry,))
+        if (fault := find_fault(self.entry)) is not None:
+            raise ValueError(fault)
         return self
 
     @property

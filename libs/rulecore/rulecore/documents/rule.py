@@ -113,7 +113,7 @@ class RuleOutcome(DocumentModel):
     message: Annotated[
         str,
         Field(min_length=1, max_length=MAX_MESSAGE),
-        Field(description="Text of the alert; {name} inserts a column, a group or an aggregate."),
+        Field(description="Text of the alert; {name} inserts a value, {name:.2f} a number with two decimal places."),
     ]
     alert: Annotated[
         bool, Field(description="Whether a match gives an alert; false only gives its score to score rules.")

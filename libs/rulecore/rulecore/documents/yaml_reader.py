@@ -241,7 +241,8 @@ def read_yaml(
         return documents, [Problem(file, rejected.place, "", rejected.message)]
     except yaml.MarkedYAMLError as error:
         place = _location(error.problem_mark or error.context_mark)
-        message = f"not YAML: {error.problem or error.context}{_advice(text, place)}"
+        found = error.problem or error.context or ""
+        message = f"not YAML: {found}{_advice(text, place, found)}"
         return documents, [Problem(file, place, "", message)]
     except (yaml.YAMLError, UnicodeError, ValueError) as error:
         return documents, [Problem(file, SourceLocation(1, 1), "", f"not YAML: {one_line(error)}")]
@@ -252,18 +253,31 @@ def read_yaml(
 _HALF_QUOTED = re.compile(r"""[^'"]*:\s+(['"])[^'"]*\1\s+[^\s,}#]""")
 
 
-def _advice(text: str, place: SourceLocation) -> str:
-    """Return what to do if the line at the place has a value that only begins in quotes; else nothing."""
-    line = text.split("\n")[place.line - 1 : place.line]
-    if not line or not _HALF_QUOTED.match(line[0]):
-        return ""
-    return "; a value that begins with a quote is written on a line of its own, after >-"
+#: A line that is indented by a tab.
+_TABBED = re.compile(r" *\t")
+
+
+def _advice(text: str, place: SourceLocation, found: str) -> str:
+    """Return what to do about a tab, a value that only begins in quotes, or an indentation; else nothing. ``found``:
+    what the parser says."""
+    line = "".join(text.split("\n")[place.line - 1 : place.line])
+    if _TABBED.match(line) or line[place.column - 1 : place.column] == "\t":
+        return "; YAML is indented by spaces and takes no tab"
+    if _HALF_QUOTED.match(line):
+        return "; a value that begins with a quote is written on a line of its own, after >-"
+    if "expected" in found or "mapping values" in found:
+        return "; look at the indentation: the entries of a list or a mapping begin in one column"
+    return ""
 
 
 def dotted_path(path: Sequence[str | int]) -> str:
-    """Return ``("tests", 0, "events")`` as ``tests[0].events``."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    """Return ``("tests", 0, "events")`` as ``tests.0.events``."""
+    return ".".join(map(str, path))
+
+
+def parse_path(text: str) -> PathKey:
+    """Return ``tests.0.events`` as ``("tests", 0, "events")``."""
+    return tuple(int(part) if part.isdecimal() else part for part in text.split("."))
 
 
 def one_line(error: Exception) -> str:

@@ -21,11 +21,13 @@ import orjson
 
 from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.rule import Rule, RuleMode, RuleTest
-from rulecore.documents.scalars import FieldValue, parse_duration_ms
+from rulecore.documents.scalars import FieldValue
 from rulecore.documents.slots import EVALUATED
 from rulecore.documents.yaml_reader import Json
 from rulecore.errors import RuleSetError
 from rulecore.streams import STREAM, stream_names
+from streamcore.durations import parse_duration_ms
+from streamcore.errors import StreamError
 from streamcore.schema import Kind, StreamSchema
 
 START_MS: Final = 1_767_571_200_000  # 2026-01-05 00:00 UTC, a Monday
@@ -149,7 +151,7 @@ def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSche
         found = runner(rules, streams, split_by_stream(rule, test.events, streams))
         alerts = [alert for alert in found if alert["rule"] == rule.id]
     except Exception as error:
-        return TestResult(rule.id, test.name, (f"the run failed: {type(error).__name__}: {error}",))
+        return TestResult(rule.id, test.name, (_failure(error),))
     return TestResult(rule.id, test.name, compare(test.expect, alerts), tuple(alerts))
 
 
@@ -177,10 +179,15 @@ def _run_policy(
         events = split_by_stream(policy, test.events, streams)
         decisions = [_with_ids(one) for one in runner(policy, rules, streams, events)]
     except Exception as error:
-        return TestResult(policy.decision_policy, test.name, (f"the run failed: {type(error).__name__}: {error}",))
+        return TestResult(policy.decision_policy, test.name, (_failure(error),))
     return TestResult(
         policy.decision_policy, test.name, compare(test.expect, decisions, _SHOWN_OF_DECISIONS), tuple(decisions)
     )
+
+
+def _failure(error: Exception) -> str:
+    """Return the line for an error of a run: what an author can mend has a message that needs no name of a class."""
+    return f"the run failed: {error if isinstance(error, StreamError) else f'{type(error).__name__}: {error}'}"
 
 
 def _with_ids(decision: Alert) -> Alert:
@@ -224,17 +231,25 @@ def complete(
         event_id = None if schema.event_id is None else schema.get(schema.event_id)
         if event_id is not None:
             row.setdefault(event_id.name, number + 1 if event_id.type.kind is Kind.LONG else f"e{number + 1}")
-        row[schema.event_time] = _time(row.get(schema.event_time), number)
+        row[schema.event_time] = _time(row.get(schema.event_time), number, f"events[{number}]: {schema.event_time}")
         rows.append(row)
     return rows
 
 
-def _time(value: FieldValue, number: int) -> FieldValue:
+def _time(value: FieldValue, number: int, place: str) -> FieldValue:
     if value is None:
         return _iso(START_MS + number * _STEP_MS)
-    if isinstance(value, str) and value.startswith("+"):
-        return _iso(START_MS + parse_duration_ms(value[1:]))
-    return value
+    try:
+        after_ms = parse_offset_ms(value)
+        return value if after_ms is None else _iso(START_MS + after_ms)
+    except (ValueError, OverflowError) as error:
+        raise RuleSetError(f"{place}: {error}") from None
+
+
+def parse_offset_ms(value: object) -> int | None:
+    """Return the milliseconds of a time such as ``+90s`` or ``+0s``, None for any other form of a time. Raise
+    ``ValueError`` for text that begins with ``+`` and is no such time."""
+    return parse_duration_ms(value[1:]) if isinstance(value, str) and value.startswith("+") else None
 
 
 def _iso(time_ms: int) -> str:

@@ -39,6 +39,20 @@ def test_a_problem_has_its_place_in_the_file(tmp_path: Path) -> None:
     assert report.policies == ()
 
 
+@pytest.mark.parametrize(
+    ("decide", "line", "path"),
+    [
+        ("order: [block]\n  default: allow", 7, "decide.default"),
+        ("order: [block, allow]\n  default: allow\n  bands:\n    block: 3\n    hold: 1", 10, "decide.bands.hold"),
+        ("order: [b, a]\n  default: a\n  bands: {b: 1, a: 2}", 8, "decide.bands"),
+        ("default: a\n  order: [a, a]", 7, "decide.order"),
+    ],
+)
+def test_a_problem_of_outcomes_is_at_its_entry(decide: str, line: int, path: str, tmp_path: Path) -> None:
+    (problem,) = check(tmp_path, POLICY.replace(DECIDE, f"decide:\n  {decide}")).problems
+    assert (problem.place.line, problem.path) == (line, path)
+
+
 def test_rules_that_take_no_part_are_named(tmp_path: Path) -> None:
     silent = LARGE.replace("id: large", "id: silent").replace("where: amount > 10", "group_by: [user]") + (
         "within: {tumbling: 1h}\nhaving: count(*) > 1\nemit: final\n"
@@ -76,18 +90,18 @@ def test_a_policy_without_rules_is_named(tmp_path: Path) -> None:
         (
             "{amount: 50}",
             "{outcomes: review}",
-            "tests[0].expect[0]",
+            "tests.0.expect.0",
             "there is no outcomes; there are band, card, cause",
         ),
         (
             "{amount: 50}",
             "{outcome: reveiw}",
-            "tests[0].expect[0]",
+            "tests.0.expect.0",
             "there is no reveiw; there are allow, block, review",
         ),
-        ("{amount: 50}", "{band: stop}", "tests[0].expect[0]", "there is no stop; there are allow, block, review"),
-        ("{amount: 50}", "{rules: [largest]}", "tests[0].expect[0]", "there is no largest; there are large"),
-        ("{sum: 50}", "{user: u}", "tests[0].events[0]", "there is no sum; there are amount, at, card, id, note, user"),
+        ("{amount: 50}", "{band: stop}", "tests.0.expect.0", "there is no stop; there are allow, block, review"),
+        ("{amount: 50}", "{rules: [largest]}", "tests.0.expect.0", "there is no largest; there are large"),
+        ("{sum: 50}", "{user: u}", "tests.0.events.0", "there is no sum; there are amount, at, card, id, note, user"),
     ],
 )
 def test_names_in_tests_of_a_policy_are_checked(

@@ -81,8 +81,11 @@ def apply(rules: RuleSet, *changes: dict[str, Any] | str) -> tuple[RuleSet, list
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (deciding(default="none"), "decide: none is no outcome of `order`; there are block, review, allow"),
-        (deciding(bands={"stop": 4}), "decide: stop is no outcome of `order`; there are block, review, allow"),
+        (deciding(default="none"), "decide: default: none is no outcome of `order`; there are block, review, allow"),
+        (
+            deciding(bands={"stop": 4}),
+            "decide: bands.stop: stop is no outcome of `order`; there are block, review, allow",
+        ),
         (deciding(bands={"block": 4, "review": 4}), "decide: bands: a stronger outcome needs a higher score"),
         (deciding(order=["allow", "allow"]), "decide.order: names an outcome twice"),
         (deciding(order=[]), "decide.order: should have at least 1 item"),

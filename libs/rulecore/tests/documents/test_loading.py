@@ -81,6 +81,9 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
     assert (within.size_ms, within.slide_ms) == (300_000, 300_000)
 
 
+_FEATURES = "group_by: [user_id]\nfeatures:\n  - {name: one, of: count(*), within: {tumbling: 1d}}\n"
+
+
 @pytest.mark.parametrize(
     ("more", "place", "message"),
     [
@@ -89,21 +92,33 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
             "9:11",
             "begins with a step",
         ),
-        ("sequence: [{step: a, wher: amount > 1}]", "7:28", "unknown entry; did you mean where?"),
+        ("sequence: [{step: a, wher: amount > 1}]", "7:22", "unknown entry; did you mean where?"),
         ("score: {limit: 3}", "7:8", "of is missing"),
         ("suppress: {for: 1h}", "7:11", "needs `by`"),
         ("suppress: {by: [user_id]}", "7:11", "for is missing"),
-        ("mode: {canary: 100%}", "7:7", "write a percentage between 0% and 100%"),
+        ("mode: {canary: 100%}", "7:16", "write a percentage between 0% and 100%"),
         ("mode: canary", "7:7", "a canary needs its share of the keys"),
         ("effective: {from: 2026-12-01}", "7:19", "write a date, a time and its zone"),
         ("effective: {from: '2026-12-02T00:00:00Z', to: '2026-12-01T00:00:00Z'}", "7:12", "`to` must be after `from`"),
         ("within: {hopping: 1h}", "7:9", "a window is one of {tumbling: 1h}, {sliding: 24h, every: 1h}, {session"),
-        ("within: {count: 10, every: 20}", "7:9", "every: 20 must be at most count: 10"),
+        ("within: {count: 10, every: 20}", "7:28", "within.every: 20 must be at most count: 10"),
         ("within: {tumbling: 1 hour}", "7:20", "is no duration; write a whole number and a unit: 500ms, 30s"),
         ("within: {tumbling: 60}", "7:20", "60 is no duration"),
-        ("within: {sliding: 1h, every: 7m}", "7:9", "every: 7m must divide sliding: 1h"),
+        ("within: {sliding: 1h, every: 7m}", "7:30", "within.every: 7m must divide sliding: 1h"),
         ("within: {sliding: 1h}", "7:9", "every is missing: how often a window begins, such as"),
-        ("colour: red", "7:9", "unknown entry"),
+        ("colour: red", "7:1", "colour: unknown entry"),
+        ("feature:\n  - name: a", "7:1", "feature: unknown entry; did you mean features?"),
+        (_FEATURES + "  - {name: a, of: count(*), within: 90d}", "10:37", "features.1.within: is {sliding: 30d, every"),
+        (
+            _FEATURES + "  - {name: one, of: count(*), within: {tumbling: 1d}}",
+            "10:12",
+            "features.1.name: two are named",
+        ),
+        (
+            _FEATURES + "  - {name: a, of: count(*), by: [a, a], within: {tumbling: 1d}}",
+            "10:33",
+            "names a column twice",
+        ),
         ("mode: on", "7:7", "'on' is no mode; write live, shadow, {canary: 10%}"),
         ("group_by: ['*']", "7:13", "'*' is no name of a column: a name begins with a letter"),
         ("having: count(*) > 1", "1:1", "a window rule needs group_by, within and having; group_by and within is"),
@@ -166,7 +181,8 @@ def test_a_rule_without_any_condition_is_rejected() -> None:
             SourceLocation(1, 16),
             "begins with a quote is written on a line of its own, after >-",
         ),
-        ("a:\n\t- b", SourceLocation(2, 1), "not YAML"),
+        ("a:\n\t- b", SourceLocation(2, 1), "YAML is indented by spaces and takes no tab"),
+        ("a:\n  - b\n - c", SourceLocation(3, 2), "look at the indentation: the entries of a list or a mapping"),
         ("[[[[1]]]]", SourceLocation(1, 5), "nested deeper than 3"),
         ("[" + "1, " * 200 + "1]", SourceLocation(1, 299), "more than 100 entries"),
         ("x" * 3_000, SourceLocation(1, 1), "more than 2000 bytes"),
@@ -276,7 +292,7 @@ def record(**more: object) -> bytes:
         (record()[:-1] + b', "where": "a > 2"}', "'where' is written twice"),
         (record().replace(b'"message"', b'"message":"x","message"'), "'message' is written twice"),
         (record(owner="o\x1b[2J"), r"owner: character U\+001B is not accepted"),
-        (record(tags=["fine", "a\u202eb"]), r"tags\[1\]: character U\+202E is not accepted"),
+        (record(tags=["fine", "a\u202eb"]), r"tags\.1: character U\+202E is not accepted"),
         (record(then={"severity": "low", "message": "\x00"}), r"then.message: character U\+0000 is not accepted"),
         (record(**{"a\nb\x1b": 1}), "a b\ufffd: unknown entry"),
         (record(effective={"from": "0001-01-01T00:00:00+23:59"}), "is no time"),
@@ -285,7 +301,7 @@ def record(**more: object) -> bytes:
             "^expect.again: 'soon' is neither once nor a duration; write once, or 30s, 5m, 1h$",
         ),
         (record(expect={"where": "a = 1", "every": "1h", "of": {"list": 5}}), "^expect.of.list: should be text$"),
-        (record(sequence=[5], within="1h"), r"^sequence\[0\]: should be a mapping$"),
+        (record(sequence=[5], within="1h"), r"^sequence\.0: should be a mapping$"),
         (record(suppress={"by": 5, "for": "1h"}), "^suppress.by: should be a list$"),
         (record(score={"of": {"b": "x"}, "within": "1h", "limit": 1}), "^score.of.b: should be a whole number$"),
         (record(effective={"to": "9999-12-31T23:59:59-00:01"}), "is no time"),
@@ -304,7 +320,7 @@ def test_an_unreadable_character_in_a_file_is_rejected_at_its_location() -> None
 
 def test_a_problem_is_one_line_without_control_characters() -> None:
     (line,) = problem_lines(EVENT_RULE + '"od\\x1b[2Jd\\n\\u202ename": 1\n')
-    assert line == "f.yaml:7:27: od\ufffd[2Jd \ufffdname: unknown entry"
+    assert line == "f.yaml:7:1: od\ufffd[2Jd \ufffdname: unknown entry"
 
 
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))

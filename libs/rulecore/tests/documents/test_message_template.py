@@ -12,7 +12,8 @@ from rulecore.documents.message_template import format_value, parse_template
 from rulecore.errors import ExpressionError
 from rulecore.language.types import Value
 
-VALUES: dict[str, Value] = {"a": "x", "n": 3, "m": Decimal("1E+3"), "none": None, "b": True}
+VALUES: dict[str, Value] = {"a": "x", "n": 3, "m": Decimal("1E+3"), "none": None, "b": True, "d": 192.62666666666667}
+VALUES["big"] = 2**53 + 1  # no double has this value
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,8 @@ VALUES: dict[str, Value] = {"a": "x", "n": 3, "m": Decimal("1E+3"), "none": None
         ("{none}, {b}", "null, true"),
         ("{{a}} {{{a}}}", "{a} {x}"),
         ("", ""),
+        ("{d:.2f} of {n:.1f}, {m:.0f}", "192.63 of 3.0, 1000"),
+        ("{big:.1f}, {none:.2f}, {d}", "9007199254740993.0, null, 192.62666666666667"),
     ],
 )
 def test_a_template_replaces_names_with_their_values(template: str, text: str) -> None:
@@ -38,6 +41,10 @@ def test_a_template_replaces_names_with_their_values(template: str, text: str) -
         ("{a[0]}", 0, "unknown name"),
         ("{a!r}", 0, "unknown name"),
         ("{n:>1000000000}", 0, "unknown name"),
+        ("{n:.10f}", 0, "unknown name"),
+        ("{n:,.2f}", 0, "unknown name"),
+        ("{n:.{n}f}", 0, "a stray {"),
+        ("{n:.2f:.2f}", 0, "unknown name"),
         ("{}", 0, "unknown name {}"),
         ("x { y", 2, "a stray {"),
         ("x } y", 2, "a stray }"),
@@ -58,6 +65,11 @@ def test_any_template_is_rejected_or_formats(template: str) -> None:
     except ExpressionError:
         return
     assert message.format(lambda name: name) == "".join(message.parts)
+
+
+def test_places_of_what_is_no_number_are_rejected() -> None:
+    with pytest.raises(ExpressionError, match=r"\{a:\.2f\}: a is no number; write \{a\}"):
+        parse_template("x {a:.2f}", VALUES, numbers={"n"})
 
 
 def test_a_template_truncates_long_values() -> None:

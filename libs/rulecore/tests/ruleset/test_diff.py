@@ -100,7 +100,7 @@ def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
         return window(version=version, sequence=steps, within="1h", where=None, having=None)
 
     (change,) = diff_one([sequence(1, "amount > 1")], [sequence(2, "1 < amount")]).fields
-    assert change.path == "sequence[1].where"
+    assert change.path == "sequence.1.where"
     assert change.normal_forms is not None
     assert change.normal_forms.equivalent
 

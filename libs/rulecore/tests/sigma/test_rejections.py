@@ -130,7 +130,7 @@ def test_all_unmapped_fields_are_named_in_one_problem() -> None:
     problem = import_rejected("[{Nothing|contains: x}, {Image: x, Nowhere: y}]").problem
     assert "'Nothing', 'Nowhere' are no columns of hosts and not in the map" in problem.message
     assert "write `Nothing: COLUMN`, `Nowhere: COLUMN` under fields" in problem.message
-    assert problem.path == "detection.s[0].Nothing|contains"
+    assert problem.path == "detection.s.0.Nothing|contains"
 
 
 def test_a_rejected_rule_does_not_affect_others() -> None:

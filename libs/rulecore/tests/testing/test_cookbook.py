@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from rulecore.check import check_rules
-from rulecore.documents.loading import load_path
+from rulecore.check_policies import check_policies
+from rulecore.documents.loading import load_path, load_policies
 from rulecore.documents.rule import Rule, RuleKind
 from rulecore.lists.files import list_types, load_lists
 from rulecore.streams import find_stream, stream_names
-from rulecore.testing.in_process import run_in_process
-from rulecore.testing.rule_tests import run_tests
+from rulecore.testing.in_process import decide_in_process, run_in_process
+from rulecore.testing.rule_tests import run_policy_tests, run_tests
 from streamcore.decode.scalar import DecodeLimits, ExtraFields, StreamRecord, decode_json_event
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
@@ -26,7 +27,9 @@ STREAMS = {
 LISTS, LIST_PROBLEMS = load_lists(FOLDER / "lists")
 LOADED, PROBLEMS = load_path(FOLDER / "rules")
 RULES = [loaded.rule for loaded in LOADED if loaded.rule is not None]
+POLICIES = load_policies(FOLDER / "policies")
 CHECKED = check_rules(LOADED, STREAMS, lists=list_types(LISTS))
+POLICY_STREAMS = ("logins", "payments")
 #: The columns that a rule groups by and an event need not have; what does not come has no event.
 NULLABLE = [
     (rule, name)
@@ -41,6 +44,26 @@ USED_LISTS = {rule.rule.id: rule.lists for rule in CHECKED.rules}
 def test_all_rules_pass_the_check() -> None:
     assert [problem.render() for problem in (*LIST_PROBLEMS, *PROBLEMS, *CHECKED.problems, *CHECKED.warnings)] == []
     assert len(CHECKED.rules) == len(LOADED) >= 40
+
+
+def test_the_policies_order_every_outcome_of_the_rules_of_their_stream() -> None:
+    report = check_policies(
+        POLICIES, [loaded for loaded in LOADED if loaded.rule and loaded.rule.on in POLICY_STREAMS], STREAMS
+    )
+    assert report.problems == ()
+    assert [policy.name for policy in report.policies] == ["logins", "payments"]
+    assert [warning.render() for warning in report.warnings if "is no outcome" in warning.message] == []
+
+
+@pytest.mark.parametrize("name", POLICY_STREAMS)
+def test_a_policy_decides_as_its_tests_say(name: str) -> None:
+    (policy,) = (one.policy for one in POLICIES if one.policy is not None and one.policy.decision_policy == name)
+    rules = [rule for rule in RULES if rule.on == name]
+    used = sorted({one for rule in rules for one in USED_LISTS[rule.id]})
+    records = [record for one in LISTS if one.head.list in used for record in one.records()]
+    results = run_policy_tests(policy, STREAMS, partial(decide_in_process, lists=records), rules)
+    assert [(result.test, result.diff) for result in results if not result.passed] == []
+    assert len(results) == 2
 
 
 def test_every_list_is_used_by_a_rule_and_every_stream_too() -> None:

@@ -543,7 +543,8 @@ class TypeChecker:
         if lexeme.text == "list":
             hint = "write: x in list('name')"
             return self.error(SyntaxNode("function", (), at, at), "list is accepted only after in", hint)
-        accepted = [*functions.FUNCTIONS, "if", "lookup", *(self._aggregates() if self.scope.aggregates else ())]
+        # aggregates first: they are what a place that takes them is about
+        accepted = [*(self._aggregates() if self.scope.aggregates else ()), *functions.FUNCTIONS, "if", "lookup"]
         hint = _ELSEWHERE.get(lexeme.text) or suggest(lexeme.text, accepted, [*accepted, *functions.ALIASES])
         return self.error(SyntaxNode("function", (), at, at), f"unknown function {lexeme.text}", hint)
 

@@ -82,8 +82,8 @@ def lane(records: list[Record], name: str) -> list[dict[str, Any]]:
         ({"having": "count(*) > 1"}, "having: has no meaning in a rule of kind feature"),
         ({"within": {"tumbling": "1h"}}, "within: has no meaning in a rule of kind feature"),
         ({"features": [MEAN, MEAN]}, "two are named usual"),
-        ({"features": [{**MEAN, "within": {"session": "5m"}}]}, "usual: within is {sliding: 30d, every: 1h}"),
-        ({"features": [{**MEAN, "by": ["user", "user"]}]}, "`by` names a column twice"),
+        ({"features": [{**MEAN, "within": {"session": "5m"}}]}, "features.0.within: is {sliding: 30d, every: 1h}"),
+        ({"features": [{**MEAN, "by": ["user", "user"]}]}, "features.0.by: names a column twice"),
     ],
 )
 def test_a_document_with_a_wrong_feature_is_rejected(entries: dict[str, Any], message: str) -> None:
@@ -98,6 +98,10 @@ def test_a_document_with_a_wrong_feature_is_rejected(entries: dict[str, Any], me
         ({"name": "amount"}, "features.0.name: amount is a field of pay"),
         ({"of": "amount"}, "features.0.of:1:1: amount"),
         ({"of": "avg(amount) + 1"}, "features.0.of: is one aggregate, such as avg\\(amount\\); there are count, "),
+        (
+            {"of": "average(amount)"},
+            "unknown function average; did you mean avg\\? accepted here: avg, count, .*, sum, first, last, seen, ",
+        ),
         ({"of": "avg(amont)"}, "features.0.of:1:5: unknown column amont"),
         ({"of": "last()"}, "accepted here: last\\(x\\)"),
         ({"of": "time_decayed_sum(amount)"}, "accepted here: time_decayed_sum\\(x, interval 7 days\\)"),
