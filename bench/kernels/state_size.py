@@ -37,7 +37,7 @@ SCHEMA = StreamSchema.parse(
         "fields": {"ts": "timestamp not null", "id": "string", "user": "string", "amount": "long"},
     }
 )
-_STEPS = [{"step": "first", "where": "amount >= 0"}, {"step": "then", "where": "amount < 0"}]
+_STEPS = [{"step": "first", "where": "amount >= 0"}, {"step": "second", "where": "amount < 0"}]
 RULES: Mapping[str, Mapping[str, object]] = {
     "window": {"within": {"tumbling": "400d"}, "having": "count_distinct(user) > 1000"},
     "numbers": {"within": {"tumbling": "400d"}, "having": "sum(amount) > 1000000"},

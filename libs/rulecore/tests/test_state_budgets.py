@@ -37,7 +37,7 @@ FLOODS: dict[str, dict[str, object]] = {
     "sequence": {
         "group_by": ["id"],
         "within": "30d",
-        "sequence": [{"step": "first", "where": "amount >= 0"}, {"step": "then", "where": "amount < 0"}],
+        "sequence": [{"step": "first", "where": "amount >= 0"}, {"step": "second", "where": "amount < 0"}],
     },
     "absence": {"group_by": ["id"], "expect": {"every": "30d", "where": "amount >= 0"}},
     "session": {"group_by": ["id"], "within": {"session": "30d"}, "having": "count_distinct(user) > 1000"},
@@ -62,7 +62,7 @@ GOOD: dict[str, dict[str, object]] = {
     "good-sequence": {
         "group_by": ["id"],
         "within": "30d",
-        "sequence": [{"step": "first", "where": "amount = 3"}, {"step": "then", "where": "amount = -3"}],
+        "sequence": [{"step": "first", "where": "amount = 3"}, {"step": "second", "where": "amount = -3"}],
     },
     "good-absence": {"group_by": ["user"], "expect": {"every": "30s", "where": "amount >= 0"}},
     "good-session": {"group_by": ["user"], "within": {"session": "3m"}, "having": "count(*) >= 2"},
