@@ -32,6 +32,7 @@ from rulecore.errors import ExpressionError, RuleError
 from rulecore.language import ListType
 from rulecore.matching.access_plan import AccessPath
 from rulecore.null_keys import null_keys
+from rulecore.printable import format_count
 from rulecore.streams import find_stream
 from rulecore.testing.rule_tests import ALERT_FIELDS, parse_offset_ms
 from rulecore.unique_keys import Event, unique_keys
@@ -187,9 +188,8 @@ def _compile(
     limits: RuleLimits,
     compile_one: Callable[[], CompiledRule],
 ) -> tuple[CompiledRule | None, list[Problem]]:
-    if (size := len(canonical_json(rule))) > limits.record_bytes:
-        message = f"the rule has {size} bytes as a record, at most {limits.record_bytes}; shorten its tests"
-        return None, [Problem(document.file, document.place(()), "", message, rule.id)]
+    if (problem := find_excess(canonical_json(rule), limits, document, "rule", rule.id)) is not None:
+        return None, [problem]
     try:
         compiled = compile_one()
     except RuleError as error:
@@ -207,6 +207,15 @@ def _times(rule: Rule, document: YamlDocument, schema: StreamSchema) -> Iterable
                 parse_offset_ms(row.get(schema.event_time))
             except ValueError as error:
                 yield Problem(document.file, document.place(path), dotted_path(path), str(error), rule.id)
+
+
+def find_excess(record: bytes, limits: RuleLimits, document: YamlDocument, kind: str, name: str) -> Problem | None:
+    """Return a problem if the record of a document has too many bytes. ``kind``: of document, such as rule."""
+    if len(record) <= limits.record_bytes:
+        return None
+    message = f"the {kind} has {len(record)} bytes as a record, at most {limits.record_bytes}"
+    message += _SHORTER.get(kind, "")
+    return Problem(document.file, document.place(()), "", message, name)
 
 
 def locate_error(error: RuleError, document: YamlDocument, name: str) -> Problem:
@@ -264,15 +273,11 @@ def cost(rule: CompiledRule) -> RuleCost:
     panes = rule.window.panes
     distinct = sum(a.function == "count_distinct" for a in rule.aggregates)
     size = panes * (_BYTES_PER_PANE * len(rule.aggregates) + _BYTES_PER_DISTINCT * distinct)
-    kept = _counted(len(rule.aggregates), "aggregate")
+    kept = format_count(len(rule.aggregates), "aggregate")
     note = f"{_WHAT[type(rule.window)](panes)}, {kept}, about {size} bytes a busy key"
     if distinct:
         note += ", more with every distinct value"
     return RuleCost(rule.rule.id, None, panes, size, panes <= _MANY_PANES, note + _final_note(rule))
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _final_note(rule: CompiledRule) -> str:
@@ -284,12 +289,14 @@ def _final_note(rule: CompiledRule) -> str:
 
 
 _WHAT: Final[Mapping[type, Callable[[int], str]]] = {
-    TimeWindow: lambda panes: f"{_counted(panes, 'pane')} a window",
+    TimeWindow: lambda panes: f"{format_count(panes, 'pane')} a window",
     SessionWindow: lambda _: "one entry a session",
-    EventCountWindow: lambda panes: f"{_counted(panes, 'piece')} a window, kept until the key is idle for 30 days",
+    EventCountWindow: lambda panes: f"{format_count(panes, 'piece')} a window, kept until the key is idle for 30 days",
 }
 
 
+#: By kind of document: what makes it shorter.
+_SHORTER: Final = dict.fromkeys(("rule", "policy"), "; shorten its tests")
 _MANY_PANES: Final = 400
 #: What is further back counts less than a thirtieth.
 _HALF_LIVES: Final = 5
@@ -309,9 +316,8 @@ def _absence_cost(rule: CompiledRule) -> RuleCost:
 def _score_cost(rule: CompiledRule) -> RuleCost:
     assert rule.score is not None
     kept = render_duration(rule.score.within_ms)
-    note = (
-        f"about {_BYTES_PER_SIGNAL} bytes for each signal of {_counted(len(rule.score.weights), 'rule')} within {kept}"
-    )
+    rules = format_count(len(rule.score.weights), "rule")
+    note = f"about {_BYTES_PER_SIGNAL} bytes for each signal of {rules} within {kept}"
     note += "; matches of those that are event rules are looked up once more"
     return RuleCost(rule.rule.id, None, 0, 0, True, note)
 
@@ -320,7 +326,7 @@ def _feature_cost(rule: CompiledRule) -> RuleCost:
     assert rule.plan is not None
     panes = sum(one.panes for one in rule.features if one.function not in LATEST_FUNCTIONS | VALUE_FUNCTIONS)
     size = panes * _BYTES_PER_PANE + _BYTES_PER_LATEST * sum(one.function in LATEST_FUNCTIONS for one in rule.features)
-    note = f"{_counted(len(rule.features), 'feature')}, about {size} bytes a busy key"
+    note = f"{format_count(len(rule.features), 'feature')}, about {size} bytes a busy key"
     if any(one.function in VALUE_FUNCTIONS for one in rule.features):
         note += f", and {_BYTES_PER_LATEST} with every value that `seen` and `count_distinct` remember"
     note += f"; the condition is {_ACCESS_NOTES[rule.plan.access]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rulecore.check import locate_error
+from rulecore.check import find_excess, locate_error
 from rulecore.compile.published_feature import compile_published
 from rulecore.compile.rule import CompiledRule, RuleLimits
 from rulecore.documents.loading import LoadedFeature
@@ -54,16 +54,10 @@ def check_published(
             problems.append(locate_error(error, document, feature.feature))
             continue
         features[feature.feature] = feature
-        problems += _too_large(feature, document, limits)
+        excess = find_excess(encode_feature(feature), limits, document, "feature", feature.feature)
+        problems += [] if excess is None else [excess]
         warnings += _warn(keeper, feature, document, streams)
     return FeatureReport(tuple(sorted(problems)), features, tuple(sorted(warnings)))
-
-
-def _too_large(feature: PublishedFeature, document: YamlDocument, limits: RuleLimits) -> list[Problem]:
-    if (size := len(encode_feature(feature))) <= limits.record_bytes:
-        return []
-    message = f"the feature has {size} bytes as a record, at most {limits.record_bytes}"
-    return [Problem(document.file, document.place(()), "", message, feature.feature)]
 
 
 def _warn(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rulecore.alerts.decisions import DecisionCause
-from rulecore.check import locate_error
+from rulecore.check import find_excess, locate_error
 from rulecore.compile.decision_policy import CompiledPolicy, compile_policy
 from rulecore.compile.rule import RuleLimits
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
@@ -68,9 +68,8 @@ def _compile(
     document, policy = loaded.document, loaded.policy
     assert policy is not None, "its document has no problems"
     name = policy.decision_policy
-    if (size := len(encode_policy(policy))) > limits.record_bytes:
-        message = f"the policy has {size} bytes as a record, at most {limits.record_bytes}; shorten its tests"
-        yield Problem(document.file, document.place(()), "", message, name)
+    if (problem := find_excess(encode_policy(policy), limits, document, "policy", name)) is not None:
+        yield problem
         return
     try:
         policies.append(compile_policy(policy, streams, limits))

@@ -21,3 +21,8 @@ def printable(text: str) -> str:
 def in_one_line(text: str) -> str:
     """Return the same with a blank for every run of blanks and line ends."""
     return " ".join(printable(text).split())
+
+
+def format_count(count: int, what: str) -> str:
+    """Return ``1 rule``, ``2 rules``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

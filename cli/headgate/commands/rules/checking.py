@@ -13,6 +13,7 @@ from headgate.commands.rules.options import read
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.console.problems import problem_json
 from headgate.rules.options import files_option
+from rulecore.printable import format_count
 
 if TYPE_CHECKING:
     from headgate.rules.bundle import RuleBundle
@@ -90,7 +91,7 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
     lines += [f"{name}: has no tests" for name in untested]
     if bundle.policies and not rules:
         lines.append("no rule was given: the tests of decision policies run with the rules among PATHS alone")
-    lines.append(f"{_counted(len(results), 'test')} of {_subjects(bundle)}: {len(failed)} failed")
+    lines.append(f"{format_count(len(results), 'test')} of {_subjects(bundle)}: {len(failed)} failed")
     emit(output, data, "\n".join(lines))
     return 1 if failed or bundle.problems else 0
 
@@ -107,19 +108,15 @@ def _check_lines(bundle: RuleBundle) -> list[str]:
 
 def _check_summary(bundle: RuleBundle) -> str:
     verb = "is" if len(bundle.rules) + len(bundle.policies) + len(bundle.features) == 1 else "are"
-    summary = f"{_subjects(bundle)} {verb} sound, {_counted(len(bundle.problems), 'problem')}"
-    return f"{summary}, {_counted(len(bundle.warnings), 'warning')}" if bundle.warnings else summary
+    summary = f"{_subjects(bundle)} {verb} sound, {format_count(len(bundle.problems), 'problem')}"
+    return f"{summary}, {format_count(len(bundle.warnings), 'warning')}" if bundle.warnings else summary
 
 
 def _subjects(bundle: RuleBundle) -> str:
-    parts, policies = [_counted(len(bundle.rules), "rule")], len(bundle.policies)
-    parts += [_counted(len(bundle.features), "feature")] if bundle.features else []
+    parts, policies = [format_count(len(bundle.rules), "rule")], len(bundle.policies)
+    parts += [format_count(len(bundle.features), "feature")] if bundle.features else []
     parts += [f"{policies} decision {'policy' if policies == 1 else 'policies'}"] if policies else []
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _render_failure(result: TestResult) -> str:

@@ -208,14 +208,14 @@ def find_reads(expr: Expr, text: str, path: str) -> tuple[Reads, Mapping[Expr, E
 
 def _reading_parts(expr: Expr) -> Iterator[Expr]:
     """Yield the aggregates, and outside of them the columns of steps, or their members instead of structs."""
-    if isinstance(expr, lang.AggregateCall) or _column_of(expr) is not None:
+    if isinstance(expr, lang.AggregateCall) or _find_column(expr) is not None:
         yield expr
         return
     for child in expr.children:
         yield from _reading_parts(child)
 
 
-def _column_of(expr: Expr) -> lang.ColumnRef | None:
+def _find_column(expr: Expr) -> lang.ColumnRef | None:
     """Return the column of a step of which this is a member, or which it is."""
     while isinstance(expr, lang.MemberOf):
         expr = expr.operand
@@ -224,7 +224,7 @@ def _column_of(expr: Expr) -> lang.ColumnRef | None:
 
 def _column_read(part: Expr) -> StepRead:
     """Return the read of ``step.column``, of ``first`` or ``last`` of it, or of a member."""
-    column = _column_of(part)
+    column = _find_column(part)
     assert column is not None
     function, step, name = split_step_column(column.name) or ("", "", "")
     of_event = lang.replace_parts(part, {column: lang.ColumnRef(name=name, type=column.type)})
@@ -279,7 +279,7 @@ def parse_read(text: str, path: str, names: NameScope, steps: tuple[str, ...]) -
     scope = lang.Scope(names.columns).with_steps(steps)
     scope = replace(scope, columns={name: kind for name, kind in scope.columns.items() if OF_STEP in name})
     parsed = lang.parse(text, scope, field=path, limits=names.limits, expect=None)
-    if not isinstance(parsed, lang.AggregateCall) and _column_of(parsed) is None:
+    if not isinstance(parsed, lang.AggregateCall) and _find_column(parsed) is None:
         hint = "write such as step.column, sum(step.column), count(step)"
         raise ExpressionError("neither a column of a step nor an aggregate of one", field=path, text=text, hint=hint)
     reads, _ = find_reads(parsed, text, path)

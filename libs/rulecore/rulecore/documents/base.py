@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict
+
+from streamcore.compact import compact
 
 
 class DocumentModel(BaseModel):
@@ -24,3 +27,8 @@ class DocumentModel(BaseModel):
 
     #: Entries that a document may have beside the fields, which a validator turns into fields.
     accepted_entries: ClassVar[tuple[str, ...]] = ()
+
+    def canonical_json(self) -> bytes:
+        """Return the document as a control record has it: keys sorted, defaults written out, UTF-8, no blanks."""
+        document = self.model_dump(mode="json", by_alias=True)
+        return compact(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))

@@ -13,13 +13,11 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Annotated, Final
 
-import orjson
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
 from rulecore.documents.base import DocumentModel
 from rulecore.documents.rule import MAX_TESTS, RuleTest
 from rulecore.documents.scalars import MAX_TEXT, Expression, StreamNames, abbreviate
-from streamcore.compact import compact
 
 #: The entry that tells the document of a decision policy from that of a rule.
 DECISION_POLICY: Final = "decision_policy"
@@ -139,5 +137,4 @@ class DecisionPolicy(DocumentModel):
 
 def encode_policy(policy: DecisionPolicy) -> bytes:
     """Return the value of the policy's control record: keys sorted, defaults written out, UTF-8, no blanks."""
-    document = policy.model_dump(mode="json", by_alias=True)
-    return compact(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+    return policy.canonical_json()

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import orjson
 from pydantic import Field, model_validator
 
 from rulecore.documents.features import MAX_KEY_COLUMNS, EventOrder, Feature, FeatureName, FeatureValue, find_fault
 from rulecore.documents.scalars import MAX_TEXT, ColumnName, StreamNames
-from streamcore.compact import compact
 
 #: The entry that tells the document of a published feature from that of a rule.
 FEATURE: Final = "feature"
@@ -69,5 +67,4 @@ class PublishedFeature(FeatureValue):
 
 def encode_feature(feature: PublishedFeature) -> bytes:
     """Return the value of the feature's control record: keys sorted, defaults written out, UTF-8, no blanks."""
-    document = feature.model_dump(mode="json", by_alias=True)
-    return compact(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+    return feature.canonical_json()

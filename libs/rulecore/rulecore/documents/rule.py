@@ -11,7 +11,6 @@ import enum
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-import orjson
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from rulecore.documents.base import DocumentModel
@@ -36,7 +35,6 @@ from rulecore.documents.scalars import (
     abbreviate,
 )
 from rulecore.documents.windows import SequenceSpan, Within
-from streamcore.compact import compact
 
 MAX_MESSAGE: Final = 500
 MAX_GROUP_COLUMNS: Final = 16
@@ -474,5 +472,4 @@ _CHECKS: Final = {
 
 def canonical_json(rule: Rule) -> bytes:
     """Return the value of the rule's control record: keys sorted, defaults written out, UTF-8, no blanks."""
-    document = rule.model_dump(mode="json", by_alias=True)
-    return compact(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+    return rule.canonical_json()

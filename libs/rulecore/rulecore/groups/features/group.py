@@ -115,7 +115,10 @@ class FeatureGroup:
 
     def _name(self, feature: CompiledFeature) -> str:
         """Return the name of the state of a feature."""
-        return f"{feature.fingerprint}@{self.generation[feature.fingerprint]}"
+        return self._state_name(feature.fingerprint)
+
+    def _state_name(self, fingerprint: str) -> str:
+        return f"{fingerprint}@{self.generation[fingerprint]}"
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class FeatureGroup:
 
     def _find_state(self, fingerprint: str) -> tuple[History, str]:
         """Return the history of a feature, and the name of its state."""
-        name = f"{fingerprint}@{self.generation[fingerprint]}"
+        name = self._state_name(fingerprint)
         return next(one for one in self._histories.values() if name in one.features), name
 
     def values(self, frame: pl.DataFrame) -> Mapping[str, pl.Series]:
