@@ -16,7 +16,8 @@ from conftest import NewDatabase
 from headgate_rules.app import build_app
 from headgate_rules.service import SERVICE
 from headgate_rules.settings import RulesSettings
-from rulecore.alerts.alert_rows import ALERT_ROWS, SHADOW_ROWS, alert_columns
+from headgate_rules.topics import ROW_LANES
+from rulecore.alerts.alert_rows import alert_columns
 from streamcore.cuts.writer_id import WriterId
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.errors import ConfigError
@@ -29,6 +30,7 @@ from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import iceberg_files
 from tests.harness.oracles.parquet_notes import counted_files
 
+ALERT_ROWS, SHADOW_ROWS = ROW_LANES[ALERTS], ROW_LANES[SHADOW]
 ROOT = Path(__file__).parents[2]
 PER_CUT = 300
 CUTS = 6

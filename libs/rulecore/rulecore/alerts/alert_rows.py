@@ -16,11 +16,8 @@ import pyarrow as pa
 
 from streamcore.wire.arrow_ipc import to_table
 from streamcore.wire.lane_rows import LaneRows
-from streamcore.wire.lanes import ALERTS, SHADOW, Record, table_lane
+from streamcore.wire.lanes import Record, table_lane
 
-#: The lanes that send alerts, and those of versions on trial, to sinks.
-ALERT_ROWS: Final = table_lane(ALERTS)
-SHADOW_ROWS: Final = table_lane(SHADOW)
 _TIME: Final = pl.Datetime("ms", "UTC")
 _SCHEMA: Final[Mapping[str, Any]] = {
     "alert_id": pl.String,
