@@ -1,4 +1,5 @@
-"""One damaged file of Spark in a checkpoint changes nothing, or the start names the file and the savepoint to restore.
+"""One damaged file of Spark or of a keyed stage in a checkpoint changes nothing, or the start names the file and the
+savepoint to restore.
 
 By default 4 damages, which are chosen by a seed; ``HEADGATE_DAMAGED_FILES`` sets another number.
 """

@@ -62,7 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """An app whose last cut runs on ``count`` copies of its checkpoint, each with another file of Spark damaged."""
+    """An app whose last cut runs on ``count`` copies of its checkpoint, each with another file of the state damaged."""
 
     script: Script
     count: int
@@ -82,9 +82,10 @@ class Campaign:
         return [Outcome(Damage(**line["damage"]), line["error"], line["records"]) for line in lines]
 
     def damages(self, root: Path) -> list[Damage]:
-        """Choose them by the seed: every file of Spark before any a second time."""
+        """Choose them by the seed: every file of Spark and of the stages before any a second time."""
         chance = random.Random(self.seed)
-        names = sorted(str(path.relative_to(root)) for path in (root / "spark").rglob("*") if path.is_file())
+        paths = [path for folder in ("spark", "stages") for path in (root / folder).rglob("*") if path.is_file()]
+        names = sorted(str(path.relative_to(root)) for path in paths)
         files = [name for name in names if not name.endswith(".crc.crc")]
         chance.shuffle(files)
         kinds = ("flip", "flip", "cut", "remove")

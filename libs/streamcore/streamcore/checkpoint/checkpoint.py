@@ -12,6 +12,7 @@
     <root>/restored_from.json  the savepoint that it comes from, its batch and epoch; none where it began with nothing
     <root>/schemas/      the schemas that the app got from schema registries
     <root>/ended.json    the epoch of a checkpoint that was deleted when its app ended: the next epoch is a later one
+    <root>/stages/       the state of the keyed stages before the last, by stage and shard: see ``state.cut_files``
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
 
 A damaged checkpoint is rejected before Spark starts, because Spark could treat it as a new query or fail half-way, and
@@ -41,13 +42,14 @@ from streamcore.storage.atomic_files import (
     read_json,
     read_whole,
     remove_entry,
+    remove_folder,
     write_json,
 )
 from streamcore.storage.location import Location
 
 FORMAT_VERSION = 6
 #: What a checkpoint consists of, beside the lease, the commands and the status, in the order of its deletion.
-FILES = ("app.json", "restored_from.json", "offsets", "streams", "schemas", "initial", "spark", "epoch.json")
+FILES = ("app.json", "restored_from.json", "offsets", "streams", "schemas", "initial", "stages", "spark", "epoch.json")
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 
@@ -100,6 +102,11 @@ class CheckpointRoot:
     def initial(self) -> Location:
         """The folder with the state that batch 0 begins with. It does not exist if the app begins empty."""
         return self.path / "initial"
+
+    @property
+    def stages(self) -> Location:
+        """The folder with the state of the keyed stages before the last."""
+        return self.path / "stages"
 
     @property
     def schemas(self) -> Location:
@@ -296,6 +303,20 @@ class CheckpointRoot:
                 f"checkpoint {self.path}: batch {last} of epoch {epoch} is committed, and the markers topic shows "
                 f"{written or 'no batch of this app'}: its records were deleted, or this is another Kafka cluster. Use "
                 "the cluster and the markers topic that the app wrote to, or restore the app from a savepoint"
+            )
+
+    def check_stages(self, count: int) -> None:
+        """Raise ``ConfigError`` unless the committed batches were written by an app with so many keyed stages. Spark
+        knows the last one alone, and would begin it anew. Without a committed batch, remove what attempts have left."""
+        if self.last_committed() is None:
+            remove_folder(self.stages)
+            return
+        written = len(list_numbers(self.stages)) + 1
+        if written != count:
+            raise ConfigError(
+                f"checkpoint {self.path}: it was written with other keyed stages ({written}, the app has {count}): a "
+                "step of the program with state, or `deduplicate` of a stream, came or went, or another version wrote "
+                "it; restore the app from a savepoint, or take the change back"
             )
 
     def verify(self) -> None:

@@ -86,8 +86,10 @@ class ShardOutput:
 class Shard:
     """One shard of a stage in this process. Its memory is a cache: ``step`` reads it anew when the head differs."""
 
-    def __init__(self, app: App, number: int, stage: int = 0) -> None:
+    def __init__(self, app: App, number: int, stage: int = 0, *, copies_logs: bool = True) -> None:
+        """``copies_logs``: whether local copies of the latest log blobs save time (``streamcore.state.log_copies``)."""
         self.app = app
+        self.copies_logs = copies_logs
         self.number = number
         self.stage = stage
         self.last = stage + 1 == len(app.stages)
@@ -105,7 +107,7 @@ class Shard:
         self.log = StateLog(
             self.app.state,
             page_kernel(self.app, self.stage, self.number, self.kernel),
-            copies_for(f"{self.app.name}-{self.stage}-{self.number}"),
+            copies_for(f"{self.app.name}-{self.stage}-{self.number}") if self.copies_logs else None,
         )
         self.times = [WatermarkState() for _ in self.app.watermark_groups]
         self.clean = True

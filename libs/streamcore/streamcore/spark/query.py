@@ -19,8 +19,9 @@ from streamcore.app import App
 from streamcore.engine.block_kind import BlockKind
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.schema_registry.store import SchemaStore
-from streamcore.spark.stages import ShardProcessor, Stage1
-from streamcore.spark.wire import BLOCK_SCHEMA, OUTPUT_SCHEMA, PackedApp
+from streamcore.spark.session import RETAINED
+from streamcore.spark.stages import FileStage, ShardProcessor, Stage1
+from streamcore.spark.wire import BLOCK_SCHEMA, OUTPUT_SCHEMA, PackedApp, StageFolder
 from streamcore.storage import ObjectStore
 
 # Before it builds a function on Arrow data, pyspark checks the version of pandas, which costs 0.3 seconds of processor
@@ -33,28 +34,32 @@ def build_query(
     app: App,
     kafka: KafkaSettings,
     tasks: int,
+    folder: ObjectStore,
     initial: ObjectStore | None = None,
     schemas: SchemaStore | None = None,
 ) -> DataFrame:
     """Return the frame of the app's output, one row per shard and cut (``wire.OUTPUT_SCHEMA``).
 
-    ``tasks``: number of tasks of stage 1. ``initial``: folder with the state that the shards begin with
-    (``streamcore.savepoint.initial_state``), or None. ``schemas``: those of a registry, or None.
+    ``tasks``: number of tasks of stage 1. ``folder``: of the state of the stages before the last. ``initial``: folder
+    with the state that the shards begin with (``streamcore.savepoint.initial_state``), or None. ``schemas``: those of a
+    registry, or None.
     """
     last = len(app.stages) - 1
+    retained = int(spark.conf.get(RETAINED) or 2)
     packed = PackedApp.pack(app)
     batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tasks).option("numPartitions", tasks)
     blocks = batches.load().select("value").mapInArrow(Stage1(packed, kafka, schemas), BLOCK_SCHEMA)
     direct, shuffled = _direct_kinds(app), blocks.repartition("shard")
+    blocks = shuffled
     if direct:
         blocks = shuffled.where(_select(sorted(kind for kinds in direct.values() for kind in kinds), "NOT"))
-    for stage in range(len(app.stages)):
-        if stage in direct:
-            blocks = blocks.repartition("shard").union(shuffled.where(_select(direct[stage])))
-        schema = OUTPUT_SCHEMA if stage == last else BLOCK_SCHEMA
-        processor = ShardProcessor(packed, stage, initial)
-        blocks = blocks.groupBy("shard").transformWithState(processor, schema, "Append", "None")
-    return blocks
+    for stage in range(last):
+        processor = FileStage(packed, stage, StageFolder.of(folder, stage, retained), initial)
+        blocks = blocks.mapInArrow(processor, BLOCK_SCHEMA).repartition("shard")
+        if stage + 1 in direct:
+            blocks = blocks.union(shuffled.where(_select(direct[stage + 1])))
+    keyed = blocks.groupBy("shard")
+    return keyed.transformWithState(ShardProcessor(packed, last, initial), OUTPUT_SCHEMA, "Append", "None")
 
 
 def _direct_kinds(app: App) -> dict[int, list[int]]:

@@ -77,7 +77,7 @@ from streamcore.spark.runtime import Runtime
 from streamcore.spark.savepoint_writer import SavepointTarget, take_savepoint
 from streamcore.spark.session import SparkSettings
 from streamcore.spark.warmup import warm_up
-from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, encode_assignments
+from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, BATCH_PROPERTY, encode_assignments
 from streamcore.storage import open_object_store
 from streamcore.storage.atomic_files import list_names, remove_folder
 from streamcore.storage.location import Location, for_spark
@@ -203,7 +203,8 @@ class Runner:
     def run(self) -> None:
         """Run the app until it has drained. Raise ``StreamError`` if it fails for good."""
         epoch = self.root.initialise(AppIdentity.of(self.app.name, self.app.key_space), epoch=self.runtime.epoch)
-        if self.root.last_committed() is not None:  # Spark's own state holds the initial state by now
+        self.root.check_stages(len(self.app.stages))
+        if self.root.last_committed() is not None:  # the state of the shards holds the initial state by now
             remove_folder(self.root.initial)
         self._reject_clock_ahead()
         # Freeze the loaded objects, so that the garbage collector looks only at objects of the cuts. Its full
@@ -372,7 +373,8 @@ class Runner:
         settings = self.settings
         has_initial = self.root.last_committed() is None and list_names(self.root.initial)
         initial = open_object_store(self.root.initial) if has_initial else None
-        frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial, self._schemas)
+        tasks, folder = settings.spark.parallelism, open_object_store(self.root.stages)
+        frame = build_query(session, self.app, settings.kafka, tasks, folder, initial, self._schemas)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
         stream = stream.option("checkpointLocation", for_spark(self.root.spark)).queryName(self.app.name)
         try:
@@ -509,6 +511,7 @@ class _Cuts:
         projection = self.runner.project(cut)
         assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism, pins, projection)
         self.session.sparkContext.setLocalProperty(ASSIGNMENTS_PROPERTY, encode_assignments(assignments))
+        self.session.sparkContext.setLocalProperty(BATCH_PROPERTY, str(batch))
         # 2. The only action on the frame: a second one would run the whole plan again.
         started_s = time.perf_counter()
         rows = collect_shards(frame)

@@ -1,9 +1,10 @@
-"""Takes the savepoint of a query: its state after a batch, read by Spark's ``statestore`` source, written by its tasks.
+"""Takes the savepoint of a query: its state after a batch, read and written by Spark's tasks.
 
-Spark keeps the state of the last batches (``minBatchesToRetain``), so a savepoint reads a committed batch and never the
-one in progress; nothing here changes the checkpoint. The rows of a shard lie in one partition, so each task gets whole
-shards, lets the app's kernels read them and writes the live rows (``streamcore.savepoint.state_files``). Spark's name
-for a stage's operator is found by the name of its state variable: it numbers operators from the last one.
+That of the last keyed stage is read by Spark's ``statestore`` source, that of the others from their files
+(``streamcore.state.cut_files``). The state of the last batches stays (``minBatchesToRetain``), so a savepoint reads a
+committed batch and never the one in progress; nothing here changes the checkpoint. The rows of a shard lie in one
+partition, so each task gets whole shards, lets the app's kernels read them and writes the live rows
+(``streamcore.savepoint.state_files``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from streamcore.app import App
 from streamcore.checkpoint.checkpoint import CheckpointRoot
@@ -25,9 +26,9 @@ from streamcore.savepoint.create import SavepointPosition, write_manifest
 from streamcore.savepoint.repository import Savepoint, SavepointRepository
 from streamcore.savepoint.state_files import ShardReceipt, save_shard
 from streamcore.spark.stages import state_variable
-from streamcore.spark.wire import PackedApp
+from streamcore.spark.wire import PackedApp, StageFolder
 from streamcore.state.blob_store import MemoryBlobs
-from streamcore.storage import ObjectStore
+from streamcore.storage import ObjectStore, open_object_store
 from streamcore.storage.location import for_spark
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 #: A shard's blobs come to a task in batches of so many rows: a blob may have megabytes.
 _ROWS = "16"
+_RECEIPT = "receipt binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def take_savepoint(session: SparkSession, app: App, root: CheckpointRoot, asked:
     bounds = root.offsets.read(asked.batch)
     if bounds is None or asked.batch not in root.committed_batches():
         raise ConfigError(f"checkpoint {root.path}: batch {asked.batch} does not exist; take a savepoint after a cut")
+    root.check_stages(len(app.stages))
     streams = root.streams.in_force(asked.batch + 1)
     app = app.with_streams(streams)
     # 1. An empty folder, without files of an earlier attempt.
@@ -115,16 +118,25 @@ def _reader_session(session: SparkSession) -> SparkSession:
 def _write_state(
     session: SparkSession, app: App, root: CheckpointRoot, batch: int, folder: ObjectStore
 ) -> list[ShardReceipt]:
-    path, operators = for_spark(root.spark), _operators(session, root)
-    receipts: list[ShardReceipt] = []
-    for stage in range(len(app.stages)):
-        reader = session.read.format("statestore").option("path", path).option("batchId", batch)
-        reader = reader.option("operatorId", operators[state_variable(stage)])
-        rows = reader.option("stateVarName", state_variable(stage)).load()
-        blobs = rows.selectExpr("key.shard as shard", "user_map_key.name as name", "user_map_value.blob as blob")
-        written = blobs.mapInArrow(_WriteShards(PackedApp.pack(app), stage, folder), "receipt binary").collect()
-        receipts += [pickle.loads(bytes(row.receipt)) for row in written]  # noqa: S301 - our own task wrote it
-    return receipts
+    packed, last = PackedApp.pack(app), len(app.stages) - 1
+    stages = [StageFolder.of(open_object_store(root.stages), stage, retained=0) for stage in range(last)]
+    shards = session.range(app.shards)
+    written = [
+        shards.mapInArrow(_WriteFileShards(packed, stage, folder, files, batch), _RECEIPT)
+        for stage, files in enumerate(stages)
+    ]
+    written.append(_read_blobs(session, root, batch, last).mapInArrow(_WriteShards(packed, last, folder), _RECEIPT))
+    # Our own tasks wrote them.
+    return [pickle.loads(bytes(row.receipt)) for frame in written for row in frame.collect()]  # noqa: S301
+
+
+def _read_blobs(session: SparkSession, root: CheckpointRoot, batch: int, stage: int) -> DataFrame:
+    """Return shard, name and content of the blobs in Spark's state store after a batch."""
+    variable = state_variable(stage)
+    reader = session.read.format("statestore").option("path", for_spark(root.spark)).option("batchId", batch)
+    reader = reader.option("operatorId", _operators(session, root)[variable])
+    rows = reader.option("stateVarName", variable).load()
+    return rows.selectExpr("key.shard as shard", "user_map_key.name as name", "user_map_value.blob as blob")
 
 
 def _operators(session: SparkSession, root: CheckpointRoot) -> Mapping[str, int]:
@@ -145,12 +157,34 @@ class _WriteShards:
     folder: ObjectStore
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         app = self.app.unpack()
         for shard, blobs in sorted(_by_shard(batches).items()):
-            receipt = save_shard(self.folder, app, self.stage, shard, blobs)
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(receipt)], pa.binary())], ["receipt"])
+            yield _to_receipt(save_shard(self.folder, app, self.stage, shard, blobs))
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteFileShards:
+    """The same for the shards of a stage whose state is in ``files``. The rows are numbers of shards."""
+
+    app: PackedApp
+    stage: int
+    folder: ObjectStore
+    files: StageFolder
+    batch: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from streamcore.state.cut_files import CutFiles
+
+        app = self.app.unpack()
+        for shard in (number for rows in batches for number in rows.column(0).to_pylist()):
+            blobs = CutFiles(self.files.shard(shard), self.batch)
+            yield _to_receipt(save_shard(self.folder, app, self.stage, shard, blobs))
+
+
+def _to_receipt(receipt: ShardReceipt) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(receipt)], pa.binary())], ["receipt"])
 
 
 def _by_shard(batches: Iterable[pa.RecordBatch]) -> dict[int, MemoryBlobs]:

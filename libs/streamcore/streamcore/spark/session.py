@@ -61,6 +61,8 @@ CLASS_ARCHIVE = EnvironmentVariable(
 #: The variables that a SparkContext sets when it starts, with the values that pyspark takes without them.
 _SET_BY_PYSPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
 
+#: Spark's option for the number of batches whose state stays.
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _STATE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STATE}.rocksdb"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -170,7 +172,7 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
-        "spark.sql.streaming.minBatchesToRetain": str(settings.retained_checkpoints),
+        RETAINED: str(settings.retained_checkpoints),
         # Hadoop's local file system starts a process (chmod, readlink) for each file it makes, renames or opens:
         # measured 40 of them and 150 ms a cut. This one asks the operating system directly.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",

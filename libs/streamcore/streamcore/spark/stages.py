@@ -1,5 +1,9 @@
 """The functions that Spark calls for stage 1 and the keyed stages, and a shard's blobs in Spark's state store.
 
+The last keyed stage is an operator of Spark's with state. The stages before it are functions on the shuffled blocks,
+with their state in files of the checkpoint (``streamcore.state.cut_files``): a second operator of Spark's costs each
+cut much (docs/decisions/20261127-stages-in-files.md).
+
 When Spark plans the query, it also opens the processor in a separate process, to ask for its state variables. So this
 module imports no heavy modules; ``streamcore.spark.worker`` does the work and is imported in workers only.
 """
@@ -15,7 +19,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, PackedApp, decode_assignments
+from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, BATCH_PROPERTY, PackedApp, StageFolder, decode_assignments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +59,25 @@ class Stage1:
         return worker.run_stage1(self.app, self.kafka, assignments[task], self.schemas)
 
 
+@dataclass(frozen=True, slots=True)
+class FileStage:
+    """The function for ``mapInArrow`` of a keyed stage that is not the last. ``initial``: as in ``ShardProcessor``."""
+
+    app: PackedApp
+    stage: int
+    folder: StageFolder
+    initial: ObjectStore | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from streamcore.spark import worker  # heavy: loaded in workers only
+
+        context = TaskContext.get()
+        assert context is not None, "called in a task"
+        batch = context.getLocalProperty(BATCH_PROPERTY)
+        assert batch is not None, "the runner sets it for each batch"
+        return worker.run_file_stage(self.app, self.stage, batches, self.folder, int(batch), self.initial)
+
+
 def state_variable(stage: int) -> str:
     """Return the name of a stage's state variable in Spark's store. Operators are found by it, because Spark numbers
     them in its own order."""
@@ -79,7 +102,7 @@ class _SparkBlobs:
 
 
 class ShardProcessor(StatefulProcessor):
-    """A keyed stage: each grouping key of ``transformWithState`` is one shard.
+    """The last keyed stage: each grouping key of ``transformWithState`` is one shard.
 
     ``initial``: folder with the state that the shards begin with (``streamcore.savepoint.initial_state``); None if they
     begin empty.
@@ -101,7 +124,7 @@ class ShardProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         from streamcore.spark import worker  # heavy: loaded in workers only
 
-        yield from worker.run_shard(self.app, self.stage, int(key[0]), rows, self.blobs, self.initial)
+        yield worker.run_shard(self.app, self.stage, int(key[0]), rows, self.blobs, self.initial)
 
     def close(self) -> None:
         """Do nothing: the worker keeps its shards for the next cut."""

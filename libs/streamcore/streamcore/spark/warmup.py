@@ -19,13 +19,15 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from streamcore.app import App
+from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.cuts.cut_clock import CutClock
 from streamcore.engine.planner import TaskAssignment
 from streamcore.errors import StreamError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.spark.collect import collect_shards
 from streamcore.spark.query import build_query
-from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, encode_assignments
+from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, BATCH_PROPERTY, encode_assignments
+from streamcore.storage import open_object_store
 from streamcore.storage.atomic_files import remove_folder
 from streamcore.storage.location import Location, for_spark
 
@@ -59,15 +61,16 @@ def warm_up(
         session.sparkContext.setLocalProperty(
             ASSIGNMENTS_PROPERTY, encode_assignments([TaskAssignment((), CutClock.at(_CLOCK_MS * (batch + 1)))])
         )
+        session.sparkContext.setLocalProperty(BATCH_PROPERTY, str(batch))
         collect_shards(frame)
         if batch + 1 == _CUTS:
             done.set()
 
     try:
-        frame = build_query(session, replace(app, name="warmup"), kafka, tasks)
-        stream = (
-            frame.writeStream.foreachBatch(cut).outputMode("append").option("checkpointLocation", for_spark(scratch))
-        )
+        root = CheckpointRoot(scratch)
+        frame = build_query(session, replace(app, name="warmup"), kafka, tasks, open_object_store(root.stages))
+        stream = frame.writeStream.foreachBatch(cut).outputMode("append")
+        stream = stream.option("checkpointLocation", for_spark(root.spark))
         query = stream.queryName(f"{app.name}-warmup").start()
         try:
             while query.isActive and not done.wait(_POLL_S) and not enough() and time.monotonic() < deadline:

@@ -18,9 +18,12 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 if TYPE_CHECKING:
     from streamcore.app import App
     from streamcore.engine.planner import TaskAssignment
+    from streamcore.storage import ObjectStore
 
 #: The Spark job's local property that carries the ``TaskAssignment`` of every stage 1 task.
 ASSIGNMENTS_PROPERTY = "streamcore.assignments"
+#: The Spark job's local property with the number of its batch.
+BATCH_PROPERTY = "streamcore.batch"
 
 #: Each row is one ``ShuffleBlock``.
 BLOCK_SCHEMA = StructType(
@@ -70,6 +73,24 @@ class PackedApp:
         app = pickle.loads(self.blob)  # noqa: S301 - our own driver wrote it
         assert isinstance(app, App), "an app was packed"
         return app
+
+
+@dataclass(frozen=True, slots=True)
+class StageFolder:
+    """The folder with the state of a keyed stage that is not the last. ``retained``: number of batches whose state
+    stays."""
+
+    store: ObjectStore
+    retained: int
+
+    @classmethod
+    def of(cls, stages: ObjectStore, stage: int, retained: int) -> StageFolder:
+        """Return that of a stage in the folder of all stages of a checkpoint."""
+        return cls(stages.under(str(stage)), retained)
+
+    def shard(self, number: int) -> ObjectStore:
+        """Return the folder of a shard."""
+        return self.store.under(str(number))
 
 
 def encode_assignments(assignments: Sequence[TaskAssignment]) -> str:

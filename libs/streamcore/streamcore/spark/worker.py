@@ -11,6 +11,7 @@ import functools
 import itertools
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import orjson
@@ -34,9 +35,10 @@ from streamcore.savepoint.initial_state import InitialBlobStore
 from streamcore.schema_registry.schemas import NO_REGISTRY
 from streamcore.schema_registry.store import SchemaStore
 from streamcore.schema_registry.waiting import StoredSchemas
-from streamcore.spark.wire import PackedApp
+from streamcore.spark.wire import PackedApp, StageFolder
 from streamcore.state.blob_store import BlobStore
-from streamcore.storage import ObjectStore
+from streamcore.state.cut_files import CutFiles
+from streamcore.storage import LocalObjectStore, ObjectStore
 from streamcore.wire.lane_codec import encode_records
 
 _BLOCK_SCHEMA_ARROW = pa.schema(
@@ -75,13 +77,17 @@ def run_stage1(
     for block in ingest.process(
         batches, assignment.clock, partitions, assignment.ended, schemas, assignment.projection
     ):
-        columns = [
-            pa.array([block.shard], pa.int32()),
-            pa.array([int(block.kind)], pa.int32()),
-            pa.array([block.clock_ms], pa.int64()),
-            pa.array([block.blob], pa.binary()),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=_BLOCK_SCHEMA_ARROW)
+        yield _to_batch(block)
+
+
+def _to_batch(block: ShuffleBlock) -> pa.RecordBatch:
+    columns = [
+        pa.array([block.shard], pa.int32()),
+        pa.array([int(block.kind)], pa.int32()),
+        pa.array([block.clock_ms], pa.int64()),
+        pa.array([block.blob], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_BLOCK_SCHEMA_ARROW)
 
 
 def _read(kafka: KafkaSettings, app: App, assignment: TaskAssignment) -> Iterator[pa.RecordBatch]:
@@ -101,27 +107,54 @@ def _read_files(app: App, assignment: TaskAssignment) -> Iterator[pa.RecordBatch
         yield from _files.read(source, FILES_PARTITION, ranges, header=files.header)
 
 
+def run_file_stage(
+    packed: PackedApp,
+    stage: int,
+    batches: Iterable[pa.RecordBatch],
+    folder: StageFolder,
+    batch: int,
+    initial: ObjectStore | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Run the shards of a task of a stage that is not the last, and yield the blocks for the next stages.
+
+    ``batches``: rows of ``wire.BLOCK_SCHEMA``. ``batch``: the number of the batch. ``initial``: as in
+    ``stages.ShardProcessor``.
+    """
+    blocks: dict[int, list[ShuffleBlock]] = defaultdict(list)
+    for rows in batches:
+        for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            blocks[row[0]].append(ShuffleBlock(*row))
+    for number in sorted(blocks):
+        files = CutFiles(folder.shard(number), after=batch - 1)
+        shard = _find_shard(packed, stage, number, copies_logs=not isinstance(folder.store, LocalObjectStore))
+        output = shard.step(blocks.pop(number), _with_initial(files, initial, shard))
+        files.commit(folder.retained)
+        yield from map(_to_batch, output.forward())
+
+
 def run_shard(
     packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs: BlobStore, initial: ObjectStore | None
-) -> Iterator[Row]:
-    """Run a shard of a keyed stage on its blocks of a cut. Yield the blocks for the next stages or, in the last stage,
-    one row of ``wire.OUTPUT_SCHEMA``.
+) -> Row:
+    """Run a shard of the last keyed stage on its blocks of a cut. Return a row of ``wire.OUTPUT_SCHEMA``.
 
     ``rows``: of ``wire.BLOCK_SCHEMA``. ``blobs``: the shard's stored state. ``initial``: as in
     ``stages.ShardProcessor``.
     """
+    shard = _find_shard(packed, stage, number)
+    blocks = [ShuffleBlock(r[0], r[1], r[2], bytes(r[3])) for r in rows]
+    return _to_row(shard.step(blocks, _with_initial(blobs, initial, shard)))
+
+
+def _find_shard(packed: PackedApp, stage: int, number: int, *, copies_logs: bool = True) -> Shard:
     key = (packed.identity, stage, number)
     shard = _shards.get(key)
     if shard is None:
-        shard = _shards[key] = Shard(_unpack_and_evict(packed), number, stage)
-    if initial is not None:
-        blobs = InitialBlobStore(blobs, initial, shard.app, stage, number)
-    output = shard.step([ShuffleBlock(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs)
-    if shard.last:
-        yield _to_row(output)
-        return
-    for block in output.forward():
-        yield Row(shard=block.shard, kind=int(block.kind), clock_ms=block.clock_ms, blob=block.blob)
+        shard = _shards[key] = Shard(_unpack_and_evict(packed), number, stage, copies_logs=copies_logs)
+    return shard
+
+
+def _with_initial(blobs: BlobStore, initial: ObjectStore | None, shard: Shard) -> BlobStore:
+    return blobs if initial is None else InitialBlobStore(blobs, initial, shard.app, shard.stage, shard.number)
 
 
 def _unpack_and_evict(packed: PackedApp) -> App:

@@ -210,6 +210,22 @@ def test_temporary_files_of_a_crash_do_not_count_as_batches(root: CheckpointRoot
     assert root.planned_batches() == (0, 1, 2)
 
 
+def test_other_keyed_stages_than_those_of_the_committed_batches_are_rejected(root: CheckpointRoot) -> None:
+    index = root.stages / "0" / "1" / "2.index"
+    make_folder(index.parent)
+    write_text(index, "of an attempt that died in the first batch")
+    root.check_stages(1)
+    assert list_names(root.stages) == []
+    run_batches(root, 2, 2)
+    root.check_stages(1)
+    make_folder(index.parent)
+    write_text(index, "of the first of two stages")
+    root.check_stages(2)
+    for other in (1, 3):
+        with pytest.raises(ConfigError, match=rf"\(2, the app has {other}\).*restore the app from a savepoint"):
+            root.check_stages(other)
+
+
 def test_lost_files_are_not_recreated_while_batches_exist(root: CheckpointRoot) -> None:
     run_batches(root, 2, 2)
     discard(root.epoch_path)
