@@ -51,6 +51,10 @@ FORMAT_VERSION = 6
 #: What a checkpoint consists of, beside the lease, the commands and the status, in the order of its deletion.
 FILES = ("app.json", "restored_from.json", "offsets", "streams", "schemas", "initial", "stages", "spark", "epoch.json")
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
+#: Why the keyed stages of an app may be others than those of its checkpoint.
+STAGES_CHANGED = (
+    "a step of the program with state, `deduplicate` of a stream, or `feature_stage` of the rules came or went"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,17 +311,28 @@ class CheckpointRoot:
 
     def check_stages(self, count: int) -> None:
         """Raise ``ConfigError`` unless the committed batches were written by an app with so many keyed stages. Spark
-        knows the last one alone, and would begin it anew. Without a committed batch, remove what attempts have left."""
+        knows the last one alone, and would begin it anew."""
         if self.last_committed() is None:
-            remove_folder(self.stages)
             return
-        written = len(list_numbers(self.stages)) + 1
+        found = list_numbers(self.stages)
+        lost = sorted({*range(max(found, default=-1))} - {*found})
+        if lost:
+            self._raise_damaged(f"stages/{lost[0]} is missing", "each keyed stage before the last has its folder there")
+        written = len(found) + 1
         if written != count:
+            last_lost = f", or the folder stages/{written - 1} was lost" if written < count else ""
             raise ConfigError(
-                f"checkpoint {self.path}: it was written with other keyed stages ({written}, the app has {count}): a "
-                "step of the program with state, or `deduplicate` of a stream, came or went, or another version wrote "
-                "it; restore the app from a savepoint, or take the change back"
+                f"checkpoint {self.path}: it was written with other keyed stages ({written}, the app has {count}): "
+                f"{STAGES_CHANGED}, or another version wrote it{last_lost}; restore the app from a savepoint, or take "
+                "the change back"
             )
+
+    def remove_other_stages(self, count: int) -> None:
+        """Remove the folders of stages that attempts of an app with more than ``count`` stages have left before the
+        first commit. The caller holds the lease, has made all checks, and runs no batch."""
+        for stage in list_numbers(self.stages):
+            if stage >= count - 1:
+                remove_folder(self.stages / str(stage))
 
     def verify(self) -> None:
         """Raise ``ConfigError`` when Spark must not start on this folder, with the file and the next step."""
@@ -326,6 +341,10 @@ class CheckpointRoot:
         if not planned:
             if committed:
                 self._raise_damaged("spark/commits has batches, spark/offsets has none", "the offset log was deleted")
+            if (decided := self.offsets.batches()) and decided[-1] > 0:
+                self._raise_damaged(
+                    "spark/offsets has no batch", f"offsets has batch {decided[-1]}, so the app would begin anew"
+                )
             return
         if not read_whole(self.spark / "metadata"):
             self._raise_damaged("spark/metadata is missing or empty", "Spark would take this for a new query")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamcore import errors
-from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.checkpoint.checkpoint import STAGES_CHANGED, CheckpointRoot
 from streamcore.checkpoint.spark_files import find_log_damage, find_state_damage
 from streamcore.errors import CorruptState, Permanent, Retryable, StreamError
 
@@ -52,6 +52,8 @@ _OTHER_STAGES = (
     "sources in the checkpoint offsets and now there are",
 )
 _MOST_FILES = 3
+#: How an error of the state of a keyed stage before the last says what to do.
+_REMEDY = "restore the app from a savepoint"
 #: A disk with less room counts as full: a block of 4 KiB may be free that a larger file does not fit into.
 _FULL_BYTES = 1 << 20
 #: Exit code of a JVM with -XX:+ExitOnOutOfMemoryError.
@@ -75,6 +77,8 @@ def explain_failure(
     if _CUT_OFF.search(text):
         return _explain_cut_off(root, local_dir)
     if (python := _worker_error(text)) is not None:
+        if isinstance(python, CorruptState):
+            return CorruptState(str(python).replace(_REMEDY, _describe_remedy(find_savepoint())))
         return python
     cause = last_cause(text)
     if "No space left on device" in text:
@@ -86,9 +90,8 @@ def explain_failure(
         return CorruptState(_describe_damage(root, damage, cause, find_savepoint()))
     if any(sign in text for sign in _OTHER_STAGES):
         return Permanent(
-            f"checkpoint {root.spark}: it was written with other keyed stages: a step of the program with state, or "
-            f"`deduplicate` of a stream, came or went, or another version wrote it; "
-            f"{_describe_remedy(find_savepoint())}, or take the change back"
+            f"checkpoint {root.spark}: it was written with other keyed stages: {STAGES_CHANGED}, or another version "
+            f"wrote it; {_describe_remedy(find_savepoint())}, or take the change back"
         )
     if "Python worker exited unexpectedly" in text:
         return Retryable("a Python worker of Spark ended: it was killed, or its memory was not enough")

@@ -22,6 +22,7 @@ from streamcore.schema_registry.store import SchemaStore
 from streamcore.spark.session import RETAINED
 from streamcore.spark.stages import FileStage, ShardProcessor, Stage1
 from streamcore.spark.wire import BLOCK_SCHEMA, OUTPUT_SCHEMA, PackedApp, StageFolder
+from streamcore.state.cut_files import MIN_RETAINED
 from streamcore.storage import ObjectStore
 
 # Before it builds a function on Arrow data, pyspark checks the version of pandas, which costs 0.3 seconds of processor
@@ -45,7 +46,7 @@ def build_query(
     registry, or None.
     """
     last = len(app.stages) - 1
-    retained = int(spark.conf.get(RETAINED) or 2)
+    retained = count_retained(spark)
     packed = PackedApp.pack(app)
     batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tasks).option("numPartitions", tasks)
     blocks = batches.load().select("value").mapInArrow(Stage1(packed, kafka, schemas), BLOCK_SCHEMA)
@@ -62,11 +63,18 @@ def build_query(
     return keyed.transformWithState(ShardProcessor(packed, last, initial), OUTPUT_SCHEMA, "Append", "None")
 
 
+def count_retained(spark: SparkSession) -> int:
+    """Return the number of batches whose state stays."""
+    return max(MIN_RETAINED, int(spark.conf.get(RETAINED) or MIN_RETAINED))
+
+
 def _direct_kinds(app: App) -> dict[int, list[int]]:
     """Return the kinds of the blocks that go around stages, by the stage to which they go."""
     kinds: dict[int, list[int]] = {}
     for index, exchange in enumerate(app.exchanges):
         if exchange.direct and exchange.stage:
+            # A union in front of another shuffle would put its rows into other partitions than those of its shards.
+            assert exchange.stage == len(app.stages) - 1, f"direct exchange {index} goes to the last stage"
             kinds.setdefault(exchange.stage, []).append(BlockKind.ROWS + index)
     return kinds
 

@@ -72,12 +72,13 @@ from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.batch_boundary import BatchBoundary
 from streamcore.spark.collect import ShardRow, collect_shards
 from streamcore.spark.failures import TaskFailed, explain_failure, explain_jvm_end
-from streamcore.spark.query import build_query
+from streamcore.spark.query import build_query, count_retained
 from streamcore.spark.runtime import Runtime
 from streamcore.spark.savepoint_writer import SavepointTarget, take_savepoint
 from streamcore.spark.session import SparkSettings
 from streamcore.spark.warmup import warm_up
 from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, BATCH_PROPERTY, encode_assignments
+from streamcore.state.cut_files import sweep_stages
 from streamcore.storage import open_object_store
 from streamcore.storage.atomic_files import list_names, remove_folder
 from streamcore.storage.location import Location, for_spark
@@ -301,6 +302,7 @@ class Runner:
                 self._failure = None
                 self.listeners.waiting("Spark's session")
                 planner, session = self._planner(), self.runtime.session()
+                self._sweep_stages(count_retained(session))
                 self.listeners.waiting("the first cut")
                 query = self._start(session, _Cuts(self, planner, session, outputs, epoch))
                 try:
@@ -310,6 +312,15 @@ class Runner:
             finally:
                 outputs.close()
         self._raise_failure(query)
+
+    def _sweep_stages(self, retained: int) -> None:
+        """Remove what dead attempts have left in the files of the stages. All checks are made, and no batch runs."""
+        self.runtime.lease.check()
+        committed = self.root.last_committed()
+        if committed is None:
+            self.root.remove_other_stages(len(self.app.stages))
+        else:
+            sweep_stages(open_object_store(self.root.stages), committed, retained)
 
     def _take_streams(self) -> None:
         """Give the app the streams that were published before the next batch. Raises ``CorruptState`` if the

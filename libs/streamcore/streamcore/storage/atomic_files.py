@@ -180,6 +180,13 @@ def remove_folder(folder: Location) -> None:
             shutil.rmtree(folder)
 
 
+def remove_temporary(folder: Path) -> None:
+    """Remove the temporary files that dead processes left in a folder and its subfolders."""
+    with naming_file_errors(folder):
+        for path in folder.rglob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
+
 def remove_entry(path: Location) -> None:
     """Remove a file, or a folder with its contents, if it exists."""
     if isinstance(path, ObjectPath) or path.is_dir():

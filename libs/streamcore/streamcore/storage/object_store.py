@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -24,8 +25,16 @@ class ObjectStore(Protocol):
         """Write or replace a file atomically: a reader, also after a crash, finds the old or the new content."""
         ...
 
+    def write_parts(self, name: str, parts: Sequence[bytes]) -> None:
+        """Write or replace a file, as ``write`` does, by these parts one behind the other."""
+        ...
+
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if it does not exist."""
+        ...
+
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        """Return ``size`` bytes of a file from byte ``start`` on, less at its end; None if the file does not exist."""
         ...
 
     def discard(self, name: str) -> None:
@@ -38,6 +47,11 @@ class ObjectStore(Protocol):
 
     def files(self) -> list[str]:
         """Return the paths of all files in this folder and its subfolders, relative to it, sorted."""
+        ...
+
+    def remove_unfinished(self) -> None:
+        """Remove what writes that did not end have left in this folder and its subfolders. No other process may be
+        writing there that is to succeed."""
         ...
 
     def remove(self) -> None:

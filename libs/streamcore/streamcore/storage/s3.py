@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -94,6 +94,26 @@ class S3ObjectStore:
         with _naming(self, name):
             return _unless_missing(lambda: _read_whole(store, key))
 
+    def write_parts(self, name: str, parts: Sequence[bytes]) -> None:
+        """See ``ObjectStore``."""
+        import obstore
+
+        with _naming(self, name):
+            obstore.put(_store(self.bucket), self._key(name), iter(parts), chunk_size=PIECE_BYTES)
+
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        """See ``ObjectStore``. One request of at most ``PIECE_BYTES`` bytes after the other."""
+        import obstore
+
+        store, key, end = _store(self.bucket), self._key(name), start + size
+        ends = [(n, min(end, n + PIECE_BYTES)) for n in range(start, end, PIECE_BYTES)]
+
+        def read() -> bytes:
+            return b"".join(bytes(obstore.get_range(store, key, start=a, end=b)) for a, b in ends)
+
+        with _naming(self, name):
+            return _unless_missing(read)
+
     def write_from(self, name: str, file: IO[bytes]) -> None:
         """Write an object of any size from the contents of ``file``."""
         import obstore
@@ -156,6 +176,9 @@ class S3ObjectStore:
     def files(self) -> list[str]:
         """See ``ObjectStore``."""
         return sorted(map(self._name, self._keys()))
+
+    def remove_unfinished(self) -> None:
+        """See ``ObjectStore``. The parts of an upload that did not end are no object."""
 
     def remove(self) -> None:
         """See ``ObjectStore``."""

@@ -25,6 +25,7 @@ from streamcore.storage.atomic_files import (
     list_names,
     make_folder,
     read_json,
+    remove_folder,
     write_json,
     write_text,
     writing,
@@ -211,19 +212,48 @@ def test_temporary_files_of_a_crash_do_not_count_as_batches(root: CheckpointRoot
 
 
 def test_other_keyed_stages_than_those_of_the_committed_batches_are_rejected(root: CheckpointRoot) -> None:
-    index = root.stages / "0" / "1" / "2.index"
-    make_folder(index.parent)
-    write_text(index, "of an attempt that died in the first batch")
+    add_stage(root, 0)
     root.check_stages(1)
+    assert list_names(root.stages) == ["0"], "a check removes nothing"
+    root.remove_other_stages(2)
+    assert list_names(root.stages) == ["0"], "a task of a dead process may still write there"
+    root.remove_other_stages(1)
     assert list_names(root.stages) == []
     run_batches(root, 2, 2)
     root.check_stages(1)
-    make_folder(index.parent)
-    write_text(index, "of the first of two stages")
+    with pytest.raises(ConfigError, match=r"\(1, the app has 2\).*`feature_stage`.*or the folder stages/0 was lost"):
+        root.check_stages(2)
+    add_stage(root, 0)
     root.check_stages(2)
     for other in (1, 3):
         with pytest.raises(ConfigError, match=rf"\(2, the app has {other}\).*restore the app from a savepoint"):
             root.check_stages(other)
+
+
+def test_a_lost_stage_is_named(root: CheckpointRoot) -> None:
+    run_batches(root, 2, 2)
+    add_stage(root, 1)
+    with pytest.raises(ConfigError, match="stages/0 is missing"):
+        root.check_stages(3)
+
+
+def add_stage(root: CheckpointRoot, stage: int) -> None:
+    index = root.stages / str(stage) / "1" / "2.index"
+    make_folder(index.parent)
+    write_text(index, "of an attempt")
+
+
+def test_without_the_files_of_spark_nothing_is_removed_and_no_app_begins_anew(root: CheckpointRoot) -> None:
+    run_batches(root, 2, 2)
+    add_stage(root, 0)
+    remove_folder(root.spark)
+    root.check_stages(2)
+    assert list_names(root.stages) == ["0"]
+    with pytest.raises(
+        ConfigError, match=r"spark/offsets has no batch \(offsets has batch 2.*restore from a savepoint"
+    ):
+        root.initialise(SHOP)
+    assert list_names(root.stages) == ["0"]
 
 
 def test_lost_files_are_not_recreated_while_batches_exist(root: CheckpointRoot) -> None:

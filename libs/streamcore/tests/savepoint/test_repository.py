@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,8 +52,14 @@ class Breaking:
         Breaking.left -= 1
         self.place.write(name, content)
 
+    def write_parts(self, name: str, parts: Sequence[bytes]) -> None:
+        self.write(name, b"".join(parts))
+
     def read(self, name: str) -> bytes | None:
         return self.place.read(name)
+
+    def read_range(self, name: str, start: int, size: int) -> bytes | None:
+        return self.place.read_range(name, start, size)
 
     def discard(self, name: str) -> None:
         self.place.discard(name)
@@ -62,6 +69,9 @@ class Breaking:
 
     def files(self) -> list[str]:
         return self.place.files()
+
+    def remove_unfinished(self) -> None:
+        self.place.remove_unfinished()
 
     def remove(self) -> None:
         self.place.remove()

@@ -33,6 +33,21 @@ def test_a_store_holds_exactly_what_was_written(any_place: ObjectStore) -> None:
     assert any_place.read("a") == b"3"
 
 
+def test_a_range_of_a_file_is_read_and_parts_are_written_behind_each_other(any_place: ObjectStore) -> None:
+    large = os.urandom(PIECE_BYTES)
+    any_place.write_parts("a/parts", [b"first", b"", large, b"last"])
+    whole = b"first" + large + b"last"
+    assert any_place.read("a/parts") == whole
+    for start, size in ((0, 5), (3, 0), (3, 10), (5, PIECE_BYTES), (2, PIECE_BYTES + 5), (len(whole) - 2, 2)):
+        assert any_place.read_range("a/parts", start, size) == whole[start : start + size]
+    assert any_place.read_range("a/parts", len(whole) - 2, 10) == b"st"
+    assert any_place.read_range("a/parts", len(whole) + 3, 10) == b""
+    assert any_place.read_range("a/none", 0, 5) is None
+    any_place.write_parts("a/parts", [b"new"])
+    any_place.remove_unfinished()
+    assert any_place.read("a/parts") == b"new"
+
+
 def test_removing_a_prefix_keeps_its_neighbours(any_place: ObjectStore) -> None:
     for name in ("a/x", "a/y/z", "ab/x", "b"):
         any_place.write(name, b"1")
