@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,6 +56,14 @@ def fallen(rows: Sequence[dict[str, object]]) -> Counter[str]:
     return found
 
 
+def wait_for_match(kafka: KafkaSettings, topic: str) -> None:
+    """Wait until the lane has a record: a savepoint before the first would leave all of them to the fork."""
+    deadline = time.monotonic() + 240
+    while not lane(kafka, topic):
+        assert time.monotonic() < deadline, f"no record in {topic}"
+        time.sleep(0.1)
+
+
 def test_history_then_live_over_a_savepoint_a_stop_and_a_fork(
     tmp_path: Path,
     kafka: KafkaSettings,
@@ -81,6 +90,7 @@ def test_history_then_live_over_a_savepoint_a_stop_and_a_fork(
         first.start()
         send(kafka, topic, orders(PART, PART))
         first.wait(PART)
+        wait_for_match(kafka, f"{app}.fallen")
         assert run(["savepoint", "create", "one", *there]) == 0
         assert run(["savepoint", "verify", "one", *there]) == 0
         first.stop()

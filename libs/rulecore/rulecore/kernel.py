@@ -250,7 +250,7 @@ class RulesKernel:
         return found
 
     def _find_reads(self) -> Mapping[str, StreamReads]:
-        """Return what the rules read of each stream."""
+        """Return the fields and routes that the rules read of each stream."""
         fields, keys = self.rules.read_fields(), self.rules.routing_keys()
         return {
             name: StreamReads(

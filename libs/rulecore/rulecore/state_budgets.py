@@ -17,7 +17,7 @@ from rulecore.state_size import StateHolder, StateSize
 
 
 class BudgetScope(enum.StrEnum):
-    """What a budget is for."""
+    """The scope of a budget."""
 
     RULE = "rule"
     GROUP = "group"

@@ -308,7 +308,7 @@ class RuleSet:
         return replace(self, quarantined=reasons, unconfirmed=unconfirmed, _matchers=kept, _with_state_cache=[])
 
     def compute_need(self, proposal: ProposalDocument) -> ApprovalNeed:
-        """Return what all changes of a proposal together need now."""
+        """Return the present requirements of all changes of a proposal together."""
         return self._start_update(0).compute_need(proposal)
 
     # --- questions ----------------------------------------------------------------------------------------------

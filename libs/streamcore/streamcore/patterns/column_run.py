@@ -87,7 +87,7 @@ class ColumnMatches(NamedTuple):
 
 
 class ColumnResult(NamedTuple):
-    """What became of runs. Those that are ``hard`` must be run by themselves: no row and no match is theirs.
+    """The outcomes of runs. Those that are ``hard`` must be run by themselves: no row and no match is theirs.
 
     ``equal``: how many first rows of each run have not changed.
     """

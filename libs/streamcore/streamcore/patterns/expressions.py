@@ -109,7 +109,7 @@ class IterativeCondition(Protocol):
 
     @property
     def reads(self) -> tuple[MatchRead, ...]:
-        """What it reads of earlier events."""
+        """Its reads of earlier events."""
         ...
 
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
@@ -215,7 +215,7 @@ class MatchExpression:
 
     @property
     def reads(self) -> tuple[MatchRead, ...]:
-        """What the expression reads of earlier events."""
+        """The expression's reads of earlier events."""
         return self._reads
 
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:

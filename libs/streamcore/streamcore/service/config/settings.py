@@ -36,7 +36,7 @@ _FIXED = (
 
 
 class CheckpointRetention(enum.StrEnum):
-    """What becomes of the checkpoint when the app ends, by Flink's names."""
+    """The fate of the checkpoint when the app ends, by Flink's names."""
 
     RETAIN = "retain-on-cancellation"
     DELETE = "delete-on-cancellation"
