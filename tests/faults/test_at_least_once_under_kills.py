@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections import Counter
 
 import pytest
@@ -29,10 +27,6 @@ def test_kills_lose_no_alert_and_repeat_those_of_cuts_without_a_marker(new_app: 
         assert scene.app.wait_for_end() < 0, "it died by the signal"
         repeated = Counter(str(alert["alert_id"]) for alert in scene.outputs.alerts())
         assert repeated, "visible before the commit"
-        scene.start_faulty()
-        scene.app.wait_for_cuts(2)
-        time.sleep(random.Random(19).uniform(0, 1))
-        scene.app.kill_driver()
         scene.start_faulty()
         scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)
         scene.settle()

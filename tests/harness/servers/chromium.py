@@ -26,8 +26,8 @@ _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 _AXE = "async (tags) => (await axe.run(document, {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']}))"
 
 
-#: A folder for the pictures of docs/console.md (make console-pictures); None: no picture is taken, each costs a third of
-#: a second of processor time.
+#: A folder for the pictures of docs/console.md (make console-pictures). None: no picture is taken; each takes a third
+#: of a second of processor time.
 DOCS = os.environ.get("HEADGATE_JOURNEY_PICTURES")
 #: The pictures of the docs by the names that journeys give them.
 IN_DOCS = {
