@@ -365,6 +365,7 @@ class RulesKernel(RuleStage):
         schema = self._schema(rule.on)
         yield from self._dispatch(fired, decided, lambda context: stateful_alert(firing, schema, origin, context))
 
+
 def _origin(topic: str, row: Mapping[str, object]) -> Origin:
     partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
     assert isinstance(partition, int)

@@ -9,8 +9,9 @@
 
 Sinks, such as a table of PostgreSQL or Iceberg, get alerts as rows, too, if the settings say so, before Kafka.
 Each shard has parts of decisions, one for each rule that fired at an event; the driver merges them into one record for
-each event. With ``feature_stage`` a keyed stage in front of the kernel computes features of other keys than their
-rule's (``rulecore.feature_stage``). Events of a stream with ``deduplicate`` are routed by their id first, and their repetitions end there.
+each event. With ``feature_stage`` a keyed stage in front of the kernel computes the features of other keys than their
+rule's (``rulecore.feature_stage``). Events of a stream with ``deduplicate`` are routed by their id first, and their
+repetitions end there.
 """
 
 from __future__ import annotations

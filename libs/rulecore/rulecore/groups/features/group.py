@@ -47,8 +47,8 @@ class _LoadedRows:
 
 
 class FeatureGroup:
-    """Feature rules and their features: a ``RuleGroup``. Features with one set of key columns share a ``History``. Those
-    of other keys are in a stage of their own (``GroupSettings.feature_stage``), which gives their values.
+    """Feature rules and their features: a ``RuleGroup``. Features with one set of key columns share a ``History``.
+    Those of other keys are in a stage of their own (``GroupSettings.feature_stage``), which gives their values.
 
     ``since_ms``: by fingerprint of a feature, the event time from which it is complete. ``generation``: by fingerprint,
     how often the feature was given up; part of the name of its state, so that rows of a feature that was given up are
