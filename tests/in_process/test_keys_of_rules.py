@@ -223,8 +223,7 @@ def test_alerts_are_those_of_a_loop_over_the_events(seed: int, tmp_path: Path) -
     numbers = iter(range(1, 99))
     for cut in range(8):
         published = [
-            draw_rule(draw, f"r{next(numbers)}", has_stage=run.has_stage)
-            for _ in range(draw.choice([0, 0, 1, 2]))
+            draw_rule(draw, f"r{next(numbers)}", has_stage=run.has_stage) for _ in range(draw.choice([0, 0, 1, 2]))
         ]
         deleted = draw.sample(sorted(run.live), 1) if run.live and not run.waiting and draw.random() < 0.2 else []
         run.cut(published, deleted, draw_events(draw, draw.randrange(25)))

@@ -35,8 +35,8 @@ class StateTableDescription:
     """A state table of one keyed stage.
 
     ``columns``: Polars types by name, empty if they are unknown before the first row. ``version``: of the rows' layout,
-    None if the table has no versions. ``reads``: the older versions that migrations convert. ``replicated``: whether all
-    shards have the same rows; several stages may have such a table.
+    None if the table has no versions. ``reads``: the older versions that migrations convert. ``replicated``: whether
+    all shards have the same rows; several stages may have such a table.
     """
 
     name: str
