@@ -9,7 +9,9 @@
 
 Sinks, such as a table of PostgreSQL or Iceberg, get alerts as rows, too, if the settings say so, before Kafka.
 Each shard has parts of decisions, one for each rule that fired at an event; the driver merges them into one record for
-each event. Events of a stream with ``deduplicate`` are routed by their id first, and their repetitions end there.
+each event. With ``feature_stage`` a keyed stage in front of the kernel computes the features of other keys than their
+rule's (``rulecore.feature_stage``). Events of a stream with ``deduplicate`` are routed by their id first, and their
+repetitions end there.
 """
 
 from __future__ import annotations
@@ -68,31 +70,29 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
         RuleStream(one.schema, one.topic, keep_keys(one.schema, further.get(one.schema.name, ()))) for one in sources
     )
     alert_rows = lanes_of_sinks(settings)
+    rules = RulesFactory(
+        streams=streams,
+        sources=sources,
+        max_rules=settings.max_rules,
+        groups=GroupSettings(distinct=settings.max_distinct),
+        dispatch=DispatchSettings(compare_every_ms=settings.compare_every_ms, chosen=settings.max_chosen_events),
+        max_matches=settings.max_matches,
+        budgets=StateBudgets(
+            rule_bytes=settings.max_rule_state_bytes,
+            group_bytes=settings.max_group_state_bytes,
+            shard_bytes=settings.max_shard_state_bytes,
+        ),
+        feature_stage=settings.feature_stage,
+        alert_rows=alert_rows,
+    )
     app = App(
         name=settings.app,
         sources=sources,
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},
         tables=frozenset(ROW_LANES[lane] for lane in alert_rows),
-        stages=(
-            RulesFactory(
-                streams=streams,
-                sources=sources,
-                max_rules=settings.max_rules,
-                groups=GroupSettings(distinct=settings.max_distinct),
-                dispatch=DispatchSettings(
-                    compare_every_ms=settings.compare_every_ms, chosen=settings.max_chosen_events
-                ),
-                max_matches=settings.max_matches,
-                budgets=StateBudgets(
-                    rule_bytes=settings.max_rule_state_bytes,
-                    group_bytes=settings.max_group_state_bytes,
-                    shard_bytes=settings.max_shard_state_bytes,
-                ),
-                alert_rows=alert_rows,
-            ),
-        ),
-        exchanges=tuple(find_exchanges(streams)),
+        stages=(rules.for_features(), rules) if settings.feature_stage else (rules,),
+        exchanges=tuple(find_exchanges(streams, feature_stage=settings.feature_stage)),
         shards=settings.shards,
         key_groups=settings.key_groups,
         watermark=settings.watermark,
@@ -100,6 +100,7 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
         limits=settings.limits,
         rebuild=partial(_build, settings, in_files),
         data_keys=DATA_KEYS,
+        reads_of_all_stages=True,
         merges={DECISION_PARTS: merge_decisions},
     )
     return add_deduplication(app, LateEventWriter(streams))

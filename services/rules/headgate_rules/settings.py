@@ -48,6 +48,12 @@ class RulesSettings(SinkDocuments, ServiceSettings):
         description="Most bytes of state that all rules keep in one shard; above it, the rule that keeps most goes "
         "into quarantine. A worker holds the state of `shards` / `parallelism` shards.",
     )
+    feature_stage: bool = Field(
+        default=False,
+        description="Whether a rule may have features of other keys than its own, such as of the card and the device "
+        "of a user's payment. They are computed in a keyed stage of their own, one more in each cut; a checkpoint gets "
+        "it, or loses it, by a savepoint.",
+    )
     max_chosen_events: Positive = Field(
         default=10_000,
         description="Most events for which one shard writes decisions in one cut because `where` or `share` of a "
