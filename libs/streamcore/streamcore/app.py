@@ -167,7 +167,10 @@ class DerivedSource:
 
 
 class LaneMerge(Protocol):
-    """Makes records for lanes out of the rows that all shards have for one lane in a cut; a pure function of them."""
+    """Makes records for lanes out of the rows that all shards have for one lane in a cut; a pure function of them.
+
+    The record of a lane that ends in a sink has all its rows, as an Arrow IPC stream.
+    """
 
     def __call__(self, rows: pa.Table, /) -> Sequence[Record]: ...
 

@@ -12,8 +12,8 @@ from streamcore.service.config.sinks import SinkDocuments
 
 
 class RulesSettings(SinkDocuments, ServiceSettings):
-    """Settings of the rules app. A sink takes alerts, too, if it has an entry for the lane alerts_table, and those
-    of versions on trial for the lane shadow_table."""
+    """Settings of the rules app. A sink takes alerts, too, if it has an entry for the lane alerts_table, those of
+    versions on trial for the lane shadow_table, and decisions for the lane decisions_table."""
 
     preload: ClassVar[tuple[str, ...]] = ("rulecore.kernel",)
 
