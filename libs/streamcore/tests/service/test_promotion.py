@@ -132,6 +132,7 @@ def test_a_promoted_standby_starts_without_state_if_allowed_and_continues_the_ne
     assert shop.contents() == before
 
 
+@pytest.mark.slow
 def test_a_promoted_standby_restores_the_savepoint_once(shop: Shop) -> None:
     first = shop.standby()
     first.go(2, "one")
@@ -334,6 +335,7 @@ def crash_after_writes(
     return False
 
 
+@pytest.mark.slow
 def test_the_lease_of_an_epoch_ends_with_the_next_one(shop: Shop) -> None:
     first = shop.standby()
     first.go(1, allow_empty=True)

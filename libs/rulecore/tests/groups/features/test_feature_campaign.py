@@ -78,6 +78,7 @@ def random_events(random: Random) -> list[Pay]:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.slow
 def test_rules_and_events_give_what_plain_python_finds(number: int, tmp_path: Path) -> None:
     random = Random(SEED * 1_000_003 + number)
     rules = {f"r{n}": (random_rule(random), ("on_arrival", "in_order")[n % 2]) for n in range(RULES)}

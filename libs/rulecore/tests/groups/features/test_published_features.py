@@ -111,6 +111,7 @@ EMPTY_RULES = apply(EMPTY, MEAN)[0]
 
 @pytest.mark.parametrize("order", ["on_arrival", "in_order"])
 @pytest.mark.parametrize("extra", [{}, {"including_this": True}, {"where": "amount < 9"}])
+@pytest.mark.quick_cases(2)
 def test_a_rule_that_names_a_feature_does_what_one_that_declares_it_does(order: str, extra: dict[str, Any]) -> None:
     named, declared = InProcessApp(made()), InProcessApp(made())
     named.cut([publish(0, {**MEAN, **extra, "order": order}), publish(1, rule(order=order))], CLOCK)
