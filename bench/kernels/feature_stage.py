@@ -112,7 +112,8 @@ def measure(features: Features, events: int) -> Result:
     frame = generate(events)
     sums = pl.Series(count_before(frame, features))
     is_payment = frame["type"] == "payment"
-    bounds = sorted(sums.filter(is_payment), reverse=True)[:: max(1, int(SHARE * events / RULES))][1 : RULES + 1]
+    each = int(SHARE * events / RULES)  # events at which a rule fires
+    bounds = sorted(sums.filter(is_payment), reverse=True)[each // 2 : each // 2 * 3 : max(1, each // RULES)][:RULES]
     records, stage = control(features, bounds), len({key for key, _ in features}) > 1
     run(frame[: 2 * CUT], records, stage=stage)
     seconds, alerts = run(frame, records, stage=stage)

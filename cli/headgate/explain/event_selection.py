@@ -162,7 +162,7 @@ def _find_key_events(
             raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")
         offsets = last if at_ms is None else reader.offsets_at(topic, at_ms + _MARGIN_MS)
         start |= {place: max(first[place], offset) for place, offset in offsets.items()}
-    keys = [{name: key[name] for name in rule.route_key} if rule.features else key]
+    keys: Sequence[Mapping[str, object]] = [{n: key[n] for n in rule.route_key} if rule.features else key]
     query = to_query(rule, keys, start, at_ms, scan)
     if at_ms is None:
         query = replace(query, ahead_ms=None)

@@ -26,7 +26,6 @@ from rulecore.compile.feature import CompiledFeature, FeatureLimits
 from rulecore.compile.score import CompiledScore
 from rulecore.compile.sequence import CompiledSequence
 from rulecore.documents import message_template as message
-from rulecore.documents.control_keys import FEATURE_KEY
 from rulecore.documents.features import EventOrder, declared_features
 from rulecore.documents.message_template import MessageTemplate
 from rulecore.documents.published_feature import PublishedFeature
@@ -242,7 +241,7 @@ class CompiledRule:
     def stage_features(self) -> tuple[CompiledFeature, ...]:
         """The features that an app with a stage for features computes there: those of other keys, and a published one,
         which rules of any key may read."""
-        is_published = self.rule.id.startswith(FEATURE_KEY)
+        is_published = "/" in self.rule.id  # as no rule's id has (``compile.published_feature``)
         return tuple(one for one in self.features if is_published or one.route_key != self.route_key)
 
     @property

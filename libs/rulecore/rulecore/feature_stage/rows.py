@@ -62,7 +62,7 @@ class ComputedFeatures:
     def read(cls, rows: Mapping[StreamKey, pl.DataFrame]) -> ComputedFeatures:
         """Return what these rows say."""
         since_ms: dict[str, int] = {}
-        started, quarantined = set(), {}
+        started, quarantined = set[str](), dict[str, str]()
         for fact, name, ms, text in rows[FACTS].select(*_FACTS).rows() if FACTS in rows else ():
             if fact == _QUARANTINED:
                 quarantined.setdefault(name, text)
