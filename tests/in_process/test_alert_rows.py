@@ -59,6 +59,7 @@ def test_without_sinks_alerts_are_no_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lanes", [(ALERT_ROWS,), (DECISION_ROWS,), (SHADOW_ROWS, DECISION_ROWS)])
+@pytest.mark.slow
 def test_the_rows_of_each_lane_are_those_that_sinks_take(lanes: tuple[str, ...], tmp_path: Path) -> None:
     document = settings(tmp_path) | {"parquet": {"tables": {lane: {"uri": str(tmp_path / lane)} for lane in lanes}}}
     app = build_app(RulesSettings.model_validate(document))
@@ -73,6 +74,7 @@ def test_the_rows_of_each_lane_are_those_that_sinks_take(lanes: tuple[str, ...],
         assert sorted(ids) == (sorted(written) if rows in lanes else [])
 
 
+@pytest.mark.slow
 def test_the_rows_of_decisions_are_in_a_sink_once_and_equal_the_records(tmp_path: Path) -> None:
     document = {"parquet": {"tables": {DECISION_ROWS: {"uri": str(tmp_path / "decided")}}}}
     found = RulesSettings.model_validate(settings(tmp_path) | document)

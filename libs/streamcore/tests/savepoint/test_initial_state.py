@@ -97,6 +97,7 @@ def test_a_shard_with_a_committed_head_does_not_read_its_initial_state(restored:
     assert kept.blobs == before
 
 
+@pytest.mark.slow
 def test_writes_of_the_first_cut_override_the_initial_state(restored: Restored) -> None:
     kept = MemoryBlobs()
     blobs = restored.first(0, 0, kept)

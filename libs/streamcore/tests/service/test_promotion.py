@@ -146,6 +146,7 @@ def test_a_promoted_standby_restores_the_savepoint_once(shop: Shop) -> None:
     shop.standby().go(2, "one")
 
 
+@pytest.mark.slow
 def test_the_restore_origin_records_that_newer_batches_were_discarded(shop: Shop) -> None:
     shop.standby().go(2, "one", discard_newer=True)
     origin = RestoreOrigin.read(shop.epochs.checkpoint(2).restored_from_path)
