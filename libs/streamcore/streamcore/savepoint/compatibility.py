@@ -115,10 +115,9 @@ def check_compatibility(
         if not any(one.replicated for one in candidates):
             stages[table.stage, table.name] = _target(table, candidates).stage
             continue
-        own, *more = _stages_of_copies(table, stored.tables, candidates) or [None]
-        if own is not None:
-            stages[table.stage, table.name] = own
-            copies += [(table.stage, table.name, stage) for stage in more]
+        takers = _stages_of_copies(table, stored.tables, candidates)
+        stages |= {(table.stage, table.name): stage for stage in takers[:1]}
+        copies += [(table.stage, table.name, stage) for stage in takers[1:]]
     reasons += _ambiguous(stages)
     if TIME_MOVED not in decided.accept:
         reasons += _watermarks(stored.app, app)

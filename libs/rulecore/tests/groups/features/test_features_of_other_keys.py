@@ -10,21 +10,13 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore.factory import RulesFactory, find_exchanges
-from rulecore.streams import RuleStream
-from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp
-from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS, Record
+from tests.harness.apps.feature_app import draw_pays, draw_specs, feature_app
 from tests.harness.oracles.features import (
-    AGGREGATES,
     CLOCK,
     KEYS,
-    MINUTE,
     OTHER_KEYS,
-    SCHEMA,
-    WHERES,
-    WINDOWS,
     Pay,
     Spec,
     expected,
@@ -32,22 +24,6 @@ from tests.harness.oracles.features import (
     rule,
     split_into_cuts,
 )
-
-
-def new_app(disorder: int, shards: int) -> App:
-    stream = RuleStream(SCHEMA, "pay", tuple(OTHER_KEYS))
-    rules = RulesFactory((stream,), feature_stage=True)
-    return App(
-        "t",
-        (Source(SCHEMA, "pay"),),
-        "control",
-        {},
-        (rules.for_features(), rules),
-        exchanges=tuple(find_exchanges([stream], feature_stage=True)),
-        shards=shards,
-        watermark=WatermarkStrategy(max_out_of_orderness_ms=disorder * MINUTE),
-        reads_of_all_stages=True,
-    )
 
 
 def lane(records: Sequence[Record], name: str) -> list[dict[str, Any]]:
@@ -65,7 +41,7 @@ def run(
 ) -> dict[int, Mapping[str, object]]:
     """Return the values of the features by the offset of their event. ``how``: one process, a new one for every cut, or
     two that take turns."""
-    spec = new_app(disorder, shards)
+    spec = feature_app(disorder, shards, has_stage=True)
     app = InProcessApp(spec)
     turns = [app, InProcessApp(spec, app.blobs)]
     first = app.cut([rule(specs, order=order, where=where)], CLOCK)
@@ -84,34 +60,13 @@ def run(
     return {place: alert["values"] for place, alert in zip(places, found, strict=True)}
 
 
-pays = st.lists(
-    st.builds(
-        Pay,
-        st.integers(0, 45),
-        st.sampled_from(["a", "b", None]),
-        st.one_of(st.none(), st.integers(0, 6)),
-        st.sampled_from(["x", "y", "z", None]),
-    ),
-    min_size=1,
-    max_size=40,
-).map(lambda events: [Pay(e.minute, e.user, e.amount, e.card, i) for i, e in enumerate(events)])
+pays = draw_pays(least=1, most=40, minutes=45, cards=["x", "y", "z", None])
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=4)
-specs = st.lists(
-    st.builds(
-        Spec,
-        st.sampled_from([*AGGREGATES]),
-        st.sampled_from([*WHERES]),
-        st.sampled_from([*KEYS, *OTHER_KEYS]),
-        st.sampled_from([*WINDOWS]),
-        st.booleans(),
-    ),
-    min_size=2,
-    max_size=6,
-)
+specs = draw_specs(least=2, most=6, keys=(*KEYS, *OTHER_KEYS))
 
 
 @given(specs, pays, sizes, st.sampled_from([0, 3, 100]), st.sampled_from(["one", "new", "turns"]), st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_features_of_several_keys_are_what_plain_python_finds(
     specs: list[Spec], events: list[Pay], sizes: list[int], disorder: int, how: str, shards: int
 ) -> None:
@@ -120,7 +75,7 @@ def test_features_of_several_keys_are_what_plain_python_finds(
 
 
 @given(specs, pays, sizes, st.sampled_from([0, 3, 15]), st.sampled_from(["one", "new", "turns"]), st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_in_order_they_are_what_plain_python_finds_in_events_sorted_by_time(
     specs: list[Spec], events: list[Pay], sizes: list[int], disorder: int, how: str, shards: int
 ) -> None:

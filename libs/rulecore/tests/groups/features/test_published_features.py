@@ -243,7 +243,6 @@ def test_a_feature_that_is_not_valid_is_rejected_with_what_to_do(changes: dict[s
         ({"features": ["Usual"]}, "features.0: String should match pattern"),
         ({"features": [3]}, "features.0: should be a mapping"),
         ({"order": "in_order"}, "features.0: usual is for rules with order: on_arrival"),
-        ({"group_by": ["card"]}, "features.0.by: must contain card"),
     ],
 )
 def test_a_rule_that_cannot_read_a_feature_is_rejected(entries: dict[str, Any], message: str) -> None:
