@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
@@ -82,7 +82,7 @@ def run(frame: pl.DataFrame, records: Sequence[ControlRecord], *, stage: bool) -
     exchanges = [*find_exchanges(streams, feature_stage=stage)]
     kernels = [rules.for_features()(), rules()] if stage else [rules()]
     logs = [(StateLog(StateSettings()), MemoryBlobs()) for _ in kernels]
-    seconds, alerts = Counter[str](), set[object]()
+    seconds, alerts = defaultdict[str, float](float), set[object]()
     before = latest = NO_WATERMARK
     for start in range(0, frame.height, CUT):
         cut = frame[start : start + CUT]
@@ -97,13 +97,13 @@ def run(frame: pl.DataFrame, records: Sequence[ControlRecord], *, stage: bool) -
             log.commit(blobs, kernel.tables(), {})
             seconds["rules" if is_last else "features"] += time.process_time() - began
             began = time.process_time()
-            rows = {} if is_last else dict(shuffle(exchanges, output.rows))  # type: ignore[arg-type]
+            rows = {} if is_last else dict(shuffle(exchanges, output.rows))
             seconds["shuffle"] += time.process_time() - began
+            for record in output.records:
+                if record.lane == ALERTS:
+                    alert = orjson.loads(record.value or b"")
+                    alerts.add((alert["rule"], alert["source"]["offset"]))
         before = after
-        for record in output.records:
-            if record.lane == ALERTS:
-                alert = orjson.loads(record.value or b"")
-                alerts.add((alert["rule"], alert["source"]["offset"]))
     return dict(seconds), alerts
 
 

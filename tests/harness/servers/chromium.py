@@ -103,7 +103,7 @@ class Visitor:
 
     def violations(self, rules: Sequence[str] = ()) -> list[str]:
         """Return what axe finds on the page: the rule, and the first elements that break it. ``rules``: all without."""
-        only = {"type": "rule", "values": [*rules]} if rules else {"type": "tag", "values": _TAGS}
+        only: dict[str, object] = {"type": "rule", "values": [*rules]} if rules else {"type": "tag", "values": _TAGS}
         try:
             return self._look_with_axe(only)
         except Error:  # a page that loads itself again did so meanwhile

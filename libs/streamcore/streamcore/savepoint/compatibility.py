@@ -116,7 +116,8 @@ def check_compatibility(
             stages[table.stage, table.name] = _target(table, candidates).stage
             continue
         takers = _stages_of_copies(table, stored.tables, candidates)
-        stages |= {(table.stage, table.name): stage for stage in takers[:1]}
+        if takers:
+            stages[table.stage, table.name] = takers[0]
         copies += [(table.stage, table.name, stage) for stage in takers[1:]]
     reasons += _ambiguous(stages)
     if TIME_MOVED not in decided.accept:
