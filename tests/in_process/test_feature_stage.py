@@ -44,7 +44,7 @@ def feature(name: str, by: Sequence[str], of: str = "count(*)", **entries: Any) 
 
 
 OF_CARD, OF_DEVICE = feature("of_card", ["card"]), feature("of_device", ["device"])
-BOTH = {"group_by": ["user"], "features": [OF_CARD, OF_DEVICE]}
+BOTH: dict[str, Any] = {"group_by": ["user"], "features": [OF_CARD, OF_DEVICE]}
 
 
 def new_shop(folder: Path, *documents: Mapping[str, Any], **entries: Any) -> Shop:
@@ -85,10 +85,10 @@ def test_an_alert_has_the_values_of_all_keys_and_says_which_are_incomplete(tmp_p
 
 def test_suppression_trials_and_decisions_are_as_of_any_rule(tmp_path: Path) -> None:
     shop = new_shop(tmp_path)
-    policy = {"decision_policy": "p", "version": 1, "owner": "o", "on": "orders"}
-    policy["decide"] = {"order": ["block", "allow"], "default": "allow", "score": "sum"}  # type: ignore[assignment]
+    decide = {"order": ["block", "allow"], "default": "allow", "score": "sum"}
+    policy = {"decision_policy": "p", "version": 1, "owner": "o", "on": "orders", "decide": decide}
     blocks = {"severity": "low", "message": "{of_card} of {card}", "outcome": "block"}
-    entries = {**BOTH, "features": [OF_CARD], "suppress": {"for": "1h", "by": ["user"]}, "then": blocks}
+    entries: dict[str, Any] = {**BOTH, "features": [OF_CARD], "suppress": {"for": "1h", "by": ["user"]}, "then": blocks}
     shop.send((DECISION_POLICY_KEY + "p", orjson.dumps(policy)), rule("r", where="of_card >= 1", **entries))
     shop.send(rule("r", 2, where="of_card >= 2", mode="shadow", **entries))
     output = shop.send(events=[buy(0, "a", "c"), buy(1, "b", "c"), buy(2, "a", "c"), buy(3, "b", "c")])
