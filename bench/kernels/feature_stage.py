@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 import polars as pl
+import pyarrow as pa
 
 from bench.harness.result import Result, show
 from bench.kernels.features import CUT, DISORDER_MS, HOUR, SCHEMA, generate
@@ -66,11 +67,14 @@ def control(features: Features, bounds: Iterable[int]) -> list[ControlRecord]:
     ]
 
 
-def shuffle(exchanges: Sequence[Exchange], rows: Mapping[StreamKey, pl.DataFrame]) -> Mapping[StreamKey, pl.DataFrame]:
+def shuffle(
+    exchanges: Sequence[Exchange], rows: Mapping[StreamKey, pl.DataFrame | pa.Table]
+) -> Mapping[StreamKey, pl.DataFrame]:
     """Return the rows of the first stage as the second one gets them."""
     blocks = [ShuffleBlock(0, BlockKind.PROGRESS, 0, pack_progress((), 0))]
     for index, exchange in enumerate(exchanges):
-        if (own := rows.get(exchange.rows)) is not None and own.height and exchange.hashed:
+        own = rows.get(exchange.rows)
+        if isinstance(own, pl.DataFrame) and own.height and exchange.hashed:
             blocks += pack_rows(exchange, BlockKind.ROWS + index, to_table(own), KeySpace(1, 1), 0)
     return unpack_blocks(blocks, exchanges, 1, last=True).rows
 
@@ -99,10 +103,8 @@ def run(frame: pl.DataFrame, records: Sequence[ControlRecord], *, stage: bool) -
             began = time.process_time()
             rows = {} if is_last else dict(shuffle(exchanges, output.rows))
             seconds["shuffle"] += time.process_time() - began
-            for record in output.records:
-                if record.lane == ALERTS:
-                    alert = orjson.loads(record.value or b"")
-                    alerts.add((alert["rule"], alert["source"]["offset"]))
+            found = [orjson.loads(one.value or b"") for one in output.records if one.lane == ALERTS]
+            alerts |= {(alert["rule"], alert["source"]["offset"]) for alert in found}
         before = after
     return dict(seconds), alerts
 

@@ -85,8 +85,8 @@ def test_an_alert_has_the_values_of_all_keys_and_says_which_are_incomplete(tmp_p
 
 def test_suppression_trials_and_decisions_are_as_of_any_rule(tmp_path: Path) -> None:
     shop = new_shop(tmp_path)
-    policy: dict[str, Any] = {"decision_policy": "p", "version": 1, "owner": "o", "on": "orders"}
-    policy["decide"] = {"order": ["block", "allow"], "default": "allow", "score": "sum"}
+    decide = {"order": ["block", "allow"], "default": "allow", "score": "sum"}
+    policy = {"decision_policy": "p", "version": 1, "owner": "o", "on": "orders", "decide": decide}
     blocks = {"severity": "low", "message": "{of_card} of {card}", "outcome": "block"}
     entries: dict[str, Any] = {**BOTH, "features": [OF_CARD], "suppress": {"for": "1h", "by": ["user"]}, "then": blocks}
     shop.send((DECISION_POLICY_KEY + "p", orjson.dumps(policy)), rule("r", where="of_card >= 1", **entries))

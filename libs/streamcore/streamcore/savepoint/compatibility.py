@@ -115,10 +115,9 @@ def check_compatibility(
         if not any(one.replicated for one in candidates):
             stages[table.stage, table.name] = _target(table, candidates).stage
             continue
-        takers = _stages_of_copies(table, stored.tables, candidates)
-        if takers:
-            stages[table.stage, table.name] = takers[0]
-        copies += [(table.stage, table.name, stage) for stage in takers[1:]]
+        for stage in _stages_of_copies(table, stored.tables, candidates):
+            if stages.setdefault((table.stage, table.name), stage) != stage:
+                copies.append((table.stage, table.name, stage))
     reasons += _ambiguous(stages)
     if TIME_MOVED not in decided.accept:
         reasons += _watermarks(stored.app, app)
