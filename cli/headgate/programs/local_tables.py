@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.console.messages import Print
 from headgate.local.servers.base import HOST
-from headgate.local.servers.postgres import DEFAULT_PORT, EmbeddedPostgres, PostgresServerSettings, default_folder
+from headgate.local.servers.postgres import DEFAULT_PORT, EmbeddedPostgres, local_postgres
 from streamcore.topology.kernel import TopologyStage
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ class LocalTables:
             return program
         from streamcore.sinks.postgres.ddl import create_tables
 
-        folder = PostgresServerSettings(default_folder(), DEFAULT_PORT)
-        server = self._server = EmbeddedPostgres(folder, print_message=self._print_message)
+        server = self._server = local_postgres(self._print_message)
         self._started = server.running is None
         server.start()
         program = program.save(

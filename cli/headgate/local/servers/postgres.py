@@ -137,3 +137,8 @@ class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
         if root.is_symlink() or root.stat().st_uid != 0:
             raise DatabaseError(f"postgres: {root} belongs to another user; delete it")
         return root
+
+
+def local_postgres(print_message: Print = to_stderr) -> EmbeddedPostgres:
+    """Return the server of local runs: ``default_folder`` and ``DEFAULT_PORT``."""
+    return EmbeddedPostgres(PostgresServerSettings(default_folder(), DEFAULT_PORT), print_message=print_message)
