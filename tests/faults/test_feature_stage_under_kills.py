@@ -25,7 +25,7 @@ def test_an_event_has_the_values_of_other_keys_once_whatever_is_killed(new_app: 
     every = orders.orders(PER_CUT * 4, seed=7)
     half = len(every) // 2
     before, known = every[:half], {(one.country, one.user) for one in every[:half]}
-    after = [one for one in every[half:] if (one.country, one.user) in known]
+    after = [one for one in every[half:] if one.country is not None and (one.country, one.user) in known]
     day = {"sliding": "30d", "every": "1d"}
     users = {"name": "users", "of": "count(distinct user)", "by": ["country"], "within": day}
     mine = {"name": "mine", "of": "count(distinct country)", "within": day}
@@ -34,6 +34,9 @@ def test_an_event_has_the_values_of_other_keys_once_whatever_is_killed(new_app: 
     with scene.app:
         scene.control(("both", json.dumps(both).encode()))
         scene.start_faulty()
+        scene.settle()
+        scene.tick(orders.START_MS)  # in the cut that accepts the rule, which waits for its key
+        scene.settle()
         scene.send(before)
         scene.settle()
         assert scene.app.drain() == 0
@@ -47,10 +50,12 @@ def test_an_event_has_the_values_of_other_keys_once_whatever_is_killed(new_app: 
     assert accepted["status"] == "accepted", accepted
     found = {json.dumps(one["source"], sort_keys=True): one["values"] for one in scene.outputs.alerts()}
     assert len(found) == len(scene.outputs.alerts()), "an alert came twice"
-    assert found == {
+    expected = {
         json.dumps({"topic": one.topic, "partition": one.partition, "offset": one.offset}, sort_keys=True): {
             "users": len({user for country, user in known if country == one.order.country} - {None}),
             "mine": len({country for country, user in known if user == one.order.user} - {None}),
         }
         for one in sent
     }
+    # some orders of the first half have a higher id than the first one of the second half
+    assert {place: found.get(place) for place in expected} == expected
