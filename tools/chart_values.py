@@ -306,7 +306,7 @@ def _apps() -> Schema:
 
 
 def _defaults(app: Schema) -> Schema:
-    """What several apps may share."""
+    """Settings that several apps may share."""
     own = ("enabled", "service", "restore")
     entries = {name: entry for name, entry in app["properties"].items() if name not in own}
     return {"type": "object", "additionalProperties": False, "properties": entries}

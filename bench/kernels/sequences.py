@@ -213,7 +213,7 @@ def run(frame: pl.DataFrame, control: list[ControlRecord]) -> RunCosts:
 def _count_output(spent: RunCosts, kernel: RulesKernel, output: KernelOutput) -> None:
     alerts = [orjson.loads(r.value or b"") for r in output.records if r.lane == ALERTS]
     spent.alerts += len(alerts)
-    matches = [a for a in alerts if a["rule"] == "r0" and not a.get("timed_out")]
+    matches = [a for a in alerts if a["rule"] == "r0" and not a["values"].get("timed_out")]
     spent.found |= {tuple(event["offset"] for event in match["events"]) for match in matches}
     for group in kernel.groups.values():
         assert isinstance(group, SequenceGroup)

@@ -46,7 +46,7 @@ def check_the_roll_back(visitor: Visitor, number: int) -> None:
     expect(row.locator("tbody th", has_text="RollingBack").first).to_be_visible()
 
 
-@pytest.mark.parametrize(("size", "theme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "dark")])
+@pytest.mark.parametrize(("size", "theme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_j8_a_roll_back_that_was_recorded_is_on_the_time_line(
     shop: ConsoleShop, browser: Browser, tmp_path: Path, size: tuple[int, int], theme: Theme
 ) -> None:

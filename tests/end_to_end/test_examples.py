@@ -93,6 +93,7 @@ def test_03_every_request_is_in_two_windows() -> None:
     assert latency["slowest"].to_list()[1] == [{"path": "/pay", "took_ms": 900}, {"path": "/search", "took_ms": 310}]
 
 
+@pytest.mark.slow
 def test_04_only_with_retractions_the_panes_add_up_when_sessions_merge() -> None:
     result = example(4).results()
     assert result["net"]["net"].sum() == 5

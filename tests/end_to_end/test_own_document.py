@@ -18,7 +18,6 @@ from headgate.main import run
 from headgate.programs.local_run import raise_missing_topics
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
-from tests.harness.apps.orders import send_raw
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -30,18 +29,20 @@ def test_run_writes_what_try_shows(
 ) -> None:
     topic, sample = new_topic(), EVENTS / "samples/okta.jsonl"
     records = [line for line in sample.read_bytes().splitlines() if line]
-    send_raw(kafka, topic, [(None, value) for value in [*records, b"{}"]])
+    sent = tmp_path / "sent.jsonl"
+    sent.write_bytes(b"\n".join([*records, b"{}"]))
     document = yaml.safe_load((EVENTS / "etl/okta.yaml").read_text())
     document["inputs"][0] |= {"schema_file": str(EVENTS / "streams/okta.yaml"), "topic": topic}
     app = f"okta-{topic}"
     own = {"app": app, "kafka": {"bootstrap": kafka.bootstrap}, "checkpoint": str(tmp_path / "checkpoint")}
     file = tmp_path / "okta.yaml"
     file.write_text(yaml.safe_dump(document | own | {"jars": "/nowhere", "ending_offsets": "latest"}))
-    command = [str(Path(sys.executable).with_name("headgate")), "etl", "run", str(file)]
+    command = [str(Path(sys.executable).with_name("headgate")), "etl", "run", str(file), "--send", str(sent)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=240, check=False, env=os.environ | {"TMPDIR": str(tmp_path)}
     )
     assert done.returncode == 0, done.stderr
+    assert f"{topic}: sent {len(records) + 1} records" in done.stderr
     assert "jars: /nowhere has no jars on this machine; those of headgate jars are used" in done.stderr
     written = [orjson.loads(record.value or b"") for record in read_topic(kafka, f"{app}.events")]
     assert run(["etl", "try", str(file), "--topic", topic, "-o", "json"]) == 0

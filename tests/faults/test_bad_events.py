@@ -143,8 +143,18 @@ def test_random_bytes_do_not_stop_the_app_and_the_counts_add_up(live: Scene) -> 
 
 
 def dead_letters(live: Scene) -> dict[int, Record]:
-    """Return the dead letters of partition 0 of ``orders`` by their source offset."""
-    records = [r for r in live.outputs.read("deadletters") if text(r, "source_topic") == live.orders_topic]
+    """Return the dead letters of partition 0 of ``orders`` by their source offset.
+
+    The app reports a cut when Kafka has accepted its commit; a busy broker shows the records a moment later.
+    """
+    read: list[Record] = []
+
+    def has_all() -> bool:
+        read[:] = live.outputs.read("deadletters")
+        return len(read) >= live.app.lane("deadletters")
+
+    live.app.wait_for(has_all, "the dead letters that are reported")
+    records = [r for r in read if text(r, "source_topic") == live.orders_topic]
     return {int(text(r, "source_offset")): r for r in records if text(r, "source_partition") == "0"}
 
 

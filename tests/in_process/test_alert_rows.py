@@ -1,4 +1,4 @@
-"""Alerts as rows of sinks: those of the topic, in every sink that the settings name, once each."""
+"""Alerts and decisions as rows of sinks: those of the topic, in every sink that the settings name, once each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import NewDatabase
-from headgate_rules.app import build_app
+from headgate_rules.app import build_app, table_columns
 from headgate_rules.service import SERVICE
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import ROW_LANES
@@ -23,14 +23,14 @@ from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.errors import ConfigError
 from streamcore.service.config.sinks import sink_factories
 from streamcore.sinks.sink import Sink, SinkHooks
-from streamcore.wire.lanes import ALERTS, SHADOW, Record
+from streamcore.wire.lanes import ALERTS, DECISIONS, SHADOW, Record
 from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
 from tests.harness.cut_ids import cut_id
 from tests.harness.oracles import iceberg_files
 from tests.harness.oracles.parquet_notes import counted_files
 
-ALERT_ROWS, SHADOW_ROWS = ROW_LANES[ALERTS], ROW_LANES[SHADOW]
+ALERT_ROWS, SHADOW_ROWS, DECISION_ROWS = ROW_LANES[ALERTS], ROW_LANES[SHADOW], ROW_LANES[DECISIONS]
 ROOT = Path(__file__).parents[2]
 PER_CUT = 300
 CUTS = 6
@@ -58,19 +58,39 @@ def test_without_sinks_alerts_are_no_rows(tmp_path: Path) -> None:
     assert ALERT_ROWS not in {record.lane for record in run(app).pop()}
 
 
-@pytest.mark.parametrize("lanes", [(ALERT_ROWS,), (SHADOW_ROWS,), (ALERT_ROWS, SHADOW_ROWS)])
+@pytest.mark.parametrize("lanes", [(ALERT_ROWS,), (DECISION_ROWS,), (SHADOW_ROWS, DECISION_ROWS)])
+@pytest.mark.slow
 def test_the_rows_of_each_lane_are_those_that_sinks_take(lanes: tuple[str, ...], tmp_path: Path) -> None:
     document = settings(tmp_path) | {"parquet": {"tables": {lane: {"uri": str(tmp_path / lane)} for lane in lanes}}}
     app = build_app(RulesSettings.model_validate(document))
     assert app.tables == {*lanes}
     records = [record for cut in run(app, trials=True) for record in cut]
-    for lane, rows in ((ALERTS, ALERT_ROWS), (SHADOW, SHADOW_ROWS)):
+    for lane, rows in ROW_LANES.items():
         tables = [pa.ipc.open_stream(record.value).read_all() for record in records if record.lane == rows]
-        assert {table.schema for table in tables} <= {alert_columns()}
-        ids = [one for table in tables for one in table["alert_id"].to_pylist()]
+        assert {table.schema for table in tables} <= {table_columns()[rows]}
+        ids = [one for table in tables for one in table.column(0).to_pylist()]
         written = [(record.key or b"").decode() for record in records if record.lane == lane]
         assert written
         assert sorted(ids) == (sorted(written) if rows in lanes else [])
+
+
+@pytest.mark.slow
+def test_the_rows_of_decisions_are_in_a_sink_once_and_equal_the_records(tmp_path: Path) -> None:
+    document = {"parquet": {"tables": {DECISION_ROWS: {"uri": str(tmp_path / "decided")}}}}
+    found = RulesSettings.model_validate(settings(tmp_path) | document)
+    (sink,) = [make(SinkHooks()) for make in sink_factories(found, table_columns())]
+    sink.open(WriterId("rules", 1))
+    decisions: list[Row] = []
+    for number, cut in enumerate(run(build_app(found), trials=True)):
+        rows = [pa.ipc.open_stream(record.value).read_all() for record in cut if record.lane == DECISION_ROWS]
+        decisions += [json.loads(record.value or b"") for record in cut if record.lane == DECISIONS]
+        for _ in range(2):  # as after a crash
+            sink.write(cut_id(number), {DECISION_ROWS: pa.concat_tables(rows)} if rows else {})
+    sink.close()
+    assert len(decisions) > CUTS * 10
+    assert {bool(decision["shadow"]) for decision in decisions} == {True, False}
+    expected = sorted(map(to_decision_row, decisions), key=lambda row: row["decision_id"])
+    assert read(counted_files(tmp_path / "decided"), "decision_id") == expected
 
 
 def test_a_sink_of_another_lane_is_a_mistake_in_its_entry(tmp_path: Path) -> None:
@@ -134,17 +154,29 @@ def to_row(alert: Row) -> Row:
     }
 
 
+def to_decision_row(decision: Row) -> Row:
+    """Return the row of a decision, by its documentation."""
+    same = ("decision_id", "policy", "version", "outcome", "score", "band", "cause", "stream", "rules_epoch")
+    return {
+        **{name: decision[name] for name in (*same, "event_id")},
+        **{f"{name}_json": decision[name] for name in ("key", "rules", "shadow")},
+        **{f"source_{name}": decision["source"][name] for name in ("topic", "partition", "offset")},
+        "event_time": to_time(decision["event_time_ms"]),
+        "left_out": 0,
+    }
+
+
 def to_time(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def read(files: Iterable[str]) -> list[Row]:
-    """Return the rows of the files by their ids, with the JSON of text columns parsed."""
+def read(files: Iterable[str], key: str = "alert_id") -> list[Row]:
+    """Return the rows of the files by their key, with the JSON of text columns parsed."""
     rows = []
     for row in (row for file in files for row in pq.ParquetFile(file).read().to_pylist()):
         parsed = {name: json.loads(value) for name, value in row.items() if name.endswith("_json") and value}
         rows.append(row | parsed)
-    return sorted(rows, key=lambda row: row["alert_id"])
+    return sorted(rows, key=lambda row: row[key])
 
 
 def sinks(folder: Path) -> dict[str, object]:

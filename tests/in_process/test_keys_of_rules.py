@@ -1,5 +1,6 @@
-"""Rules group by fields and expressions that no stream declares as a key: the keys are found from the rules, and every
-alert is that of a loop over the events in their order of arrival, whatever the shards, restarts and savepoints."""
+"""Rules group by fields and expressions that no stream declares as a key, and read features of other keys: the keys are
+found from the rules, and every alert is that of a loop over the events in their order of arrival, whatever the shards,
+restarts and savepoints."""
 
 from __future__ import annotations
 
@@ -91,6 +92,7 @@ class Tracked:
     key: tuple[str, ...]
     kind: str
     least: int
+    others: tuple[tuple[str, ...], ...] = ()
     seen: Counter[tuple[object, ...]] = dataclasses.field(default_factory=Counter)
 
     def record(self) -> tuple[str, bytes]:
@@ -103,13 +105,15 @@ class Tracked:
             within = {"count": self.least, "every": self.least}
             return window(self.name, f"count(*) = {self.least}", group_by=self.key, where=where, within=within)
         feature = {"name": "before", "of": "count(*)", "where": where, "within": {"sliding": "1d", "every": "1h"}}
-        return rule(self.name, group_by=self.key, features=[feature], where=f"before >= {self.least} and amount > 0")
+        features = [feature, *({**feature, "name": f"of{n}", "by": key} for n, key in enumerate(self.others))]
+        conditions = [f"before >= {self.least}", *(f"of{n} >= {self.least}" for n in range(len(self.others)))]
+        return rule(self.name, group_by=self.key, features=features, where=f"{' and '.join(conditions)} and amount > 0")
 
     def count(self, event: Event) -> bool:
         """Count an event; return whether the rule fires at it."""
-        key = tuple(COLUMNS[name](event) for name in self.key)
-        before = self.seen[key]
-        self.seen[key] += 1
+        keys = [(n, *(COLUMNS[name](event) for name in key)) for n, key in enumerate((self.key, *self.others))]
+        before = min(self.seen[key] for key in keys)
+        self.seen.update(keys)
         if self.kind == "window":
             return before + 1 == self.least
         if self.kind == "count":
@@ -148,6 +152,7 @@ class Run:
     waiting: dict[str, Tracked] = dataclasses.field(default_factory=dict)
     clock: int = NOW_MS
     savepoints: int = 0
+    has_stage: bool = False
 
     def cut(self, published: Sequence[Tracked], deleted: Sequence[str], events: Sequence[Event]) -> None:
         """Run a cut and compare its alerts with those of a loop over its events, in order of partition and offset."""
@@ -180,16 +185,17 @@ class Run:
 
     def restart(self) -> None:
         """Begin anew with the durable state."""
-        app = new_app(self.folder, self.app.app.shards)
+        app = new_app(self.folder, self.app.app.shards, self.has_stage)
         self.app = InProcessApp(app, self.app.blobs, streams=self.app.streams, next_offsets=self.app.next_offsets)
 
     def rescale(self, shards: int) -> None:
-        """Restore a savepoint with another number of shards."""
+        """Restore a savepoint with another number of shards, and with a stage for features from the first one on."""
+        self.has_stage = True
         self.savepoints += 1
         name, streams = f"s{self.savepoints}", self.app.streams
         point = dataclasses.replace(moment(), streams=streams)
         saved = save(self.app.app, self.app.blobs, self.folder / "savepoints", point, name)
-        app = new_app(self.folder, shards)
+        app = new_app(self.folder, shards, self.has_stage)
         folder = self.folder / f"checkpoint-{name}"
         root = CheckpointRoot(folder)
         restore_checkpoint(saved, app, check_app_compatibility(saved.manifest, app), root, saved.manifest.epoch + 1)
@@ -198,8 +204,15 @@ class Run:
         self.app = InProcessApp(app, blobs, streams=streams, next_offsets=self.app.next_offsets)
 
 
-def new_app(folder: Path, shards: int) -> App:
-    return build_app(settings(folder, PAYMENTS, shards=shards, key_groups=16, max_out_of_orderness_ms=86_400_000))
+def new_app(folder: Path, shards: int, has_stage: bool = False) -> App:
+    disorder = {"max_out_of_orderness_ms": 86_400_000}
+    return build_app(settings(folder, PAYMENTS, shards=shards, key_groups=16, feature_stage=has_stage, **disorder))
+
+
+def draw_rule(draw: random.Random, name: str, *, has_stage: bool) -> Tracked:
+    kind = draw.choice(["window", "count", "feature", *(["feature"] * 3 if has_stage else [])])
+    others = draw.sample(KEYS, draw.randint(0, 3)) if has_stage and kind == "feature" else ()
+    return Tracked(name, draw.choice(KEYS), kind, draw.randint(2, 5 if others else 9), tuple(others))
 
 
 @pytest.mark.quick_cases(1)
@@ -210,10 +223,7 @@ def test_alerts_are_those_of_a_loop_over_the_events(seed: int, tmp_path: Path) -
     numbers = iter(range(1, 99))
     for cut in range(8):
         published = [
-            Tracked(
-                f"r{next(numbers)}", draw.choice(KEYS), draw.choice(["window", "count", "feature"]), draw.randint(2, 9)
-            )
-            for _ in range(draw.choice([0, 0, 1, 2]))
+            draw_rule(draw, f"r{next(numbers)}", has_stage=run.has_stage) for _ in range(draw.choice([0, 0, 1, 2]))
         ]
         deleted = draw.sample(sorted(run.live), 1) if run.live and not run.waiting and draw.random() < 0.2 else []
         run.cut(published, deleted, draw_events(draw, draw.randrange(25)))

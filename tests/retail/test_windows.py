@@ -29,7 +29,7 @@ def oracle() -> Oracle:
     return Oracle(LINES, LATENESS_MS)
 
 
-@pytest.fixture(scope="module", params=[(CUT_ROWS, 1), (CUT_ROWS // 3, 4)], ids=["one shard", "small cuts, 4 shards"])
+@pytest.fixture(scope="module", params=[(CUT_ROWS, 1), (CUT_ROWS // 2, 4)], ids=["one shard", "small cuts, 4 shards"])
 def result(request: pytest.FixtureRequest, oracle: Oracle) -> SimulationResult:
     cut_rows, shards = request.param
     lines = read_lines(LINES, oracle.arrivals.order)

@@ -20,7 +20,7 @@ from tests.harness.apps.rules_scene import Scene
 from tests.harness.servers.processes import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200)]
-COUNT = 4_000
+COUNT = 2_400
 
 
 def savepoint(app: AppUnderTest, *words: str) -> int:

@@ -9,6 +9,7 @@ import click
 
 from headgate.console.output import Json, Output, emit, output_option
 from headgate.local.servers.kafka import DEFAULT_PORT, BrokerSettings, EmbeddedBroker, default_folder
+from headgate.local.servers.postgres import local_postgres
 
 _FOLDER = click.option(
     "--folder",
@@ -42,7 +43,9 @@ def start(folder: Path | None, port: int, heap_mb: int, output: Output) -> None:
 @click.option("--delete", is_flag=True, help="Delete its data as well: all topics and all records.")
 @output_option
 def stop(folder: Path | None, output: Output, *, delete: bool) -> None:
-    """Stop the broker if it runs."""
+    """Stop the broker if it runs, and without --folder the PostgreSQL that a run has left with --keep-broker."""
+    if folder is None:
+        local_postgres().stop()
     broker = EmbeddedBroker(BrokerSettings(folder or default_folder()))
     was_running = broker.running is not None
     broker.stop()

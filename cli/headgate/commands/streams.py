@@ -71,7 +71,7 @@ def infer(
     """
     from headgate.streams.csv_sample import is_csv, read_csv
     from headgate.streams.inference import infer as infer_document
-    from headgate.streams.sample import find_avro
+    from headgate.streams.sample import find_avro, stream_name
 
     formats = _sample_formats(topic, settings, registry)
     containers = find_avro(sample) if topic is None else []
@@ -83,7 +83,7 @@ def infer(
     else:
         records = _read(sample, topic, limit, login) if lines is None else lines.as_json()
     source = topic or ", ".join(path.name for path in sample)
-    stream = name or _stream_name(topic or sample[0].name)
+    stream = name or stream_name(topic or sample[0].name)
     written = _avro() if containers else None if topic is None else formats.by_topic.get(topic)
     observation = _observe(records, written, formats)
     with_schemas = written is not None and not written.is_text
@@ -228,13 +228,6 @@ def _observe(records: list[SampleRecord], written: InputFormat | None, formats: 
     if written == JSON:
         return _observe(records, None, formats)
     return observe_written(records, written, formats.lookup, round(time.time() * 1000))
-
-
-def _stream_name(text: str) -> str:
-    """Return a name for the stream of a file or topic."""
-    stem = text.split(".", maxsplit=1)[0].lower()
-    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem).strip("_")
-    return name if name and not name[0].isdigit() else f"s_{name}"
 
 
 @command.command()

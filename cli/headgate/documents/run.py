@@ -28,18 +28,20 @@ _LOCAL: Final = ("127.0.0.1", "localhost", "[::1]")
 class RunOptions:
     """``entries``: ``path.to.entry=value``, over those of the document. ``local``: use the local broker whatever Kafka
     the document names. ``create_topics``: also at a Kafka that is not on this machine. ``partitions``: of topics that
-    are created. ``keep_broker``: leave the local broker running."""
+    are created; None: 4, or 1 if files are sent, so that their order stays. ``keep_broker``: leave the local servers
+    running. ``sends``: files whose records are sent, as ``PATH`` or ``INPUT=PATH``."""
 
     entries: Sequence[str] = ()
     local: bool = False
     create_topics: bool = False
-    partitions: int = 4
+    partitions: int | None = None
     keep_broker: bool = False
+    sends: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedDocument:
-    """A settings document to run (``headgate.programs.local_run.Runnable``). ``folder``: its log here."""
+    """A settings document to run (``headgate.programs.runnable.Runnable``). ``folder``: its log here."""
 
     name: str
     service: ServiceDefinition[Any]
@@ -81,6 +83,7 @@ def run_document(service: str, file: Path, options: RunOptions) -> None:
     from rich.console import Console
 
     from headgate.console.messages import to_stderr
+    from headgate.documents.samples import read_records_to_send
     from headgate.local.servers.base import HOST
     from headgate.local.servers.kafka import DEFAULT_PORT
     from headgate.programs.local_run import LocalOptions, LocalRun
@@ -93,12 +96,14 @@ def run_document(service: str, file: Path, options: RunOptions) -> None:
     is_broker = bootstrap in {f"{host}:{DEFAULT_PORT}" for host in _LOCAL}
     on_this_machine = all(each.rpartition(":")[0] in _LOCAL for each in bootstrap.split(","))
     no_pandas.unblock()
+    sends = read_records_to_send(loaded.service.build_app(loaded.settings), options.sends)
     local_options = LocalOptions(
         DEFAULT_PORT if is_broker else None,
-        options.partitions,
+        options.partitions or (1 if sends else 4),
         fresh=False,
         keep_broker=options.keep_broker,
         create_topics=options.create_topics or on_this_machine,
+        sends=sends,
     )
     LocalRun(loaded, local_options, to_stderr).run(Console())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headgate.errors import InputError
 from headgate.streams.sample import SampleRecord, read_files, read_topic
-from streamcore.decode.formats import Avro, Registry
+from streamcore.decode.formats import Avro, Csv, Registry
 from streamcore.decode.scalar import StreamRecord
 from streamcore.schema.record_places import KAFKA
 
@@ -44,6 +46,28 @@ def read_samples(app: App, options: SampleOptions, kafka: KafkaSettings) -> dict
     if not any(found.values()):
         raise InputError("the sample has no records")
     return found
+
+
+def read_records_to_send(app: App, given: Sequence[str]) -> dict[str, list[bytes]]:
+    """Return the records of the files of ``--send`` by their topic, each file as ``read_files`` reads it.
+
+    A first line of CSV that has the names of the columns is no record. ``InputError`` if a file cannot be read, or an
+    input is unknown.
+    """
+    sources = {source.schema.name: source for source in app.sources}
+    found: dict[str, list[bytes]] = {}
+    for name, paths in _by_input(app, given, "--send").items():
+        source = sources[name]
+        for path in paths:
+            values = [record.value for record in read_files([Path(path)], sys.maxsize)]
+            is_head = bool(values) and isinstance(source.format, Csv) and _has_names(values[0], source.format)
+            found.setdefault(source.topic, []).extend(values[is_head:])
+    return found
+
+
+def _has_names(line: bytes, form: Csv) -> bool:
+    cells = next(csv.reader([line.decode("utf-8-sig", "replace")], delimiter=form.delimiter), [])
+    return form.columns is not None and [*form.columns] == cells
 
 
 def _read(source: Source, paths: Sequence[Path], limit: int) -> list[SampleRecord]:

@@ -12,9 +12,9 @@ from headgate.errors import InputError
 from headgate.explain.evidence import Evidence
 from headgate.explain.from_file import OTHER_EVENT
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord, KeyEvents, key_events
-from headgate.explain.keys import parse_key, physical, show_key, to_query
+from headgate.explain.keys import keys_of_event, parse_key, physical, show_key, to_query
 from headgate.records.decoder import EventDecoder
-from headgate.records.topic_decoder import TopicDecoder, key_columns
+from headgate.records.topic_decoder import TopicDecoder
 from headgate.time_arguments import show_time
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.features import EventOrder
@@ -30,6 +30,7 @@ from streamcore.wire.raw import raw_batch
 
 _MARGIN_MS = 60_000
 _DISORDER_MS = 10_000
+_END_MS = 2**53
 
 
 def _ends_at_watermark(rule: CompiledRule) -> bool:
@@ -69,15 +70,15 @@ def find_events_at(
     if rule.kind is RuleKind.EVENT:
         return Evidence(source, frames, ExplainQuestion(), about, record, place).located()
     event = unite_events(source, frames)
-    key = event.select(key_columns(event, rule.group_by, source.schema)).row(0, named=True)
+    keys = keys_of_event(rule, event, source.schema)
     event_ms = int(event[EVENT_MS][0])
-    start = _start(reader, source, record, key)
-    query = to_query(rule, key, start, event_ms, scan)
+    start = _start(reader, source, record, keys)
+    query = to_query(rule, keys, start, event_ms, scan)
     if not _ends_at_watermark(rule):
         query = replace(query, ahead_ms=None)
     found = key_events(reader, source, query, now_ms)
     question = ExplainQuestion(at_ms=event_ms, closing_ms=found.latest_ms - _DISORDER_MS)
-    notes = _coverage_note(found, key, source.schema)
+    notes = _coverage_note(found, keys, source.schema)
     return Evidence(source, found.frames, question, about, record, place, notes=notes).located()
 
 
@@ -103,14 +104,15 @@ def _decode_record(decode: EventDecoder, record: KafkaRecord) -> tuple[pl.DataFr
 
 
 def _start(
-    reader: KafkaReader, source: RuleInput, record: KafkaRecord, key: Mapping[str, object]
+    reader: KafkaReader, source: RuleInput, record: KafkaRecord, keys: Sequence[Mapping[str, object]]
 ) -> Mapping[TopicPartition, int]:
     """Return the offsets to read from: after the event in its partition, at the event's time in the others.
 
-    Partitions that cannot hold records of the event's key are left out.
+    Partitions that cannot hold records of the event's keys are left out.
     """
     own_partition: TopicPartition = record.topic, record.partition
-    keyed = len(key) == 1 and record.key is not None and record.key == str(next(iter(key.values()))).encode()
+    values = [*keys[0].values()] if len(keys) == 1 else []
+    keyed = len(values) == 1 and record.key is not None and record.key == str(values[0]).encode()
     found: dict[TopicPartition, int] = {}
     for topic in dict.fromkeys(source.topics):
         if topic != record.topic or not keyed:
@@ -118,9 +120,10 @@ def _start(
     return {**found, own_partition: record.offset + 1}
 
 
-def _coverage_note(found: KeyEvents, key: Mapping[str, object], schema: StreamSchema) -> tuple[str, ...]:
+def _coverage_note(found: KeyEvents, keys: Sequence[Mapping[str, object]], schema: StreamSchema) -> tuple[str, ...]:
     count = sum(frame.height for frame in found.frames.values())
-    about = f"{count:,} events of {show_key(key, schema)} among {found.read:,} records"
+    shown = " or ".join(show_key(key, schema) for key in keys)
+    about = f"{count:,} events of {shown} among {found.read:,} records"
     if found.complete:
         return (f"based on {about}",)
     return (f"based on {about}; older events count too: raise --scan",)
@@ -159,14 +162,20 @@ def _find_key_events(
             raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")
         offsets = last if at_ms is None else reader.offsets_at(topic, at_ms + _MARGIN_MS)
         start |= {place: max(first[place], offset) for place, offset in offsets.items()}
-    query = to_query(rule, key, start, at_ms, scan)
+    keys: Sequence[Mapping[str, object]] = [{n: key[n] for n in rule.route_key} if rule.features else key]
+    query = to_query(rule, keys, start, at_ms, scan)
     if at_ms is None:
         query = replace(query, ahead_ms=None)
     found = key_events(reader, source, query, now_ms)
+    if rule.other_keys:
+        before = _END_MS if at_ms is None else at_ms
+        event = unite_events(source, found.frames).filter(pl.col(EVENT_MS) <= before).tail(1)
+        keys = keys_of_event(rule, event, source.schema) if event.height else keys
+        found = key_events(reader, source, replace(query, keys=keys), now_ms)
     when = "" if at_ms is None else f" at {show_time(at_ms)} UTC"
     question = ExplainQuestion(at_ms=at_ms, closing_ms=found.latest_ms - _DISORDER_MS)
     about = f"{show_key(key, source.schema)}{when}"
-    return Evidence(source, found.frames, question, about, notes=_coverage_note(found, key, source.schema))
+    return Evidence(source, found.frames, question, about, notes=_coverage_note(found, keys, source.schema))
 
 
 # --- an alert ---------------------------------------------------------------------------------------------------

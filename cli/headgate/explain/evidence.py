@@ -104,7 +104,7 @@ def decode_lines(path: Path, lines: Sequence[bytes], source: RuleInput, rule: Co
         if frames[one.schema.name].height < len(own):
             raise no_event(path, one.schema, [OTHER_EVENT])
     place = 0, len(lines) - 1
-    if rule.group_by and len(lines) > 1:
+    if rule.group_by and not rule.other_keys and len(lines) > 1:
         schemas = {one.schema.name: one.schema for one in source.streams}
         name, last = next((n, f.filter(pl.col(OFFSET) == place[1])) for n, f in frames.items() if place in _places(f))
         key = last.select(key_columns(last, rule.group_by, schemas[name])).row(0, named=True)

@@ -174,13 +174,14 @@ def _offsets_for_topic(topic: str, offsets: Mapping[TopicPartition, int]) -> Map
 
 @dataclass(frozen=True, slots=True)
 class KeyEventsQuery:
-    """Selects events of a key (physical values), from ``back_ms`` before ``at_ms`` (None: the latest event) on.
+    """Selects events of one of some keys (physical values), from ``back_ms`` before ``at_ms`` (None: the latest event)
+    on.
 
     ``start``: the offsets from which the search reads backwards. ``ahead_ms``: it also reads forwards until this long
     after ``at_ms``; None: only backwards. ``back_ms`` None: until ``most`` records are read.
     """
 
-    key: Mapping[str, object]
+    keys: Sequence[Mapping[str, object]]
     start: Mapping[TopicPartition, int]
     at_ms: int | None
     back_ms: int | None
@@ -196,7 +197,7 @@ def key_events(reader: KafkaReader, source: RuleInput, query: KeyEventsQuery, cl
     read, latest_ms, complete = 0, NO_WATERMARK, True
     for topic in dict.fromkeys(source.topics):
         own = replace(query, start=_offsets_for_topic(topic, query.start))
-        collector = _EventCollector(decode, topic, query.key, frames)
+        collector = _EventCollector(decode, topic, query.keys, frames)
         complete &= _collect(reader, topic, own, collector)
         read, latest_ms = read + collector.read, max(latest_ms, collector.latest_ms)
     found = {name: pl.concat(parts).sort(PARTITION, OFFSET) for name, parts in frames.items()}
@@ -227,22 +228,24 @@ def _collect_backwards(reader: KafkaReader, topic: str, query: KeyEventsQuery, c
 
 @dataclass(slots=True)
 class _EventCollector:
-    """Collects a key's events of a topic while chunks are read, into ``frames`` by stream."""
+    """Collects the events of some keys of a topic while chunks are read, into ``frames`` by stream."""
 
     decode: TopicDecoder
     topic: str
-    key: Mapping[str, object]
+    keys: Sequence[Mapping[str, object]]
     frames: Mapping[str, list[pl.DataFrame]]
     read: int = 0
     latest_ms: int = NO_WATERMARK
 
     def add(self, table: pa.Table) -> pl.DataFrame:
-        """Keep the key's events of a chunk, and return partition and time of all its events."""
+        """Keep the events of the keys in a chunk, and return partition and time of all its events."""
         times = [pl.DataFrame(schema={PARTITION: pl.Int32(), EVENT_MS: pl.Int64()})]
         schemas = {schema.name: schema for schema in self.decode.source.find_streams(self.topic)}
         for batch in table.to_batches():
             for name, events in self.decode(batch, self.topic).items():
-                self.frames[name].append(events.filter(key_conditions(events, self.key, schemas[name])))
+                conditions = [pl.all_horizontal(key_conditions(events, one, schemas[name])) for one in self.keys if one]
+                wanted = events.filter(pl.any_horizontal(conditions)) if len(conditions) == len(self.keys) else events
+                self.frames[name].append(wanted)
                 times.append(events.select(PARTITION, EVENT_MS))
         found = pl.concat(times)
         self.read += table.num_rows

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
+import polars as pl
+
 from headgate.errors import InputError
 from headgate.explain.kafka_reader import KeyEventsQuery
+from headgate.records.topic_decoder import key_columns
 from rulecore import language as lang
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.features import declared_features
@@ -44,14 +47,24 @@ def lookback_ms(rule: Rule) -> int | None:
 
 
 def to_query(
-    rule: CompiledRule, key: Mapping[str, object], start: Mapping[TopicPartition, int], at_ms: int | None, scan: int
+    rule: CompiledRule,
+    keys: Sequence[Mapping[str, object]],
+    start: Mapping[TopicPartition, int],
+    at_ms: int | None,
+    scan: int,
 ) -> KeyEventsQuery:
-    """Build the query for a key's events: twice as far back as the rule looks, because the events of an earlier firing
-    may not count again. The events of a feature may have no more in common than the key that routes them."""
+    """Build the query for the events of keys (``keys_of_event``): twice as far back as the rule looks, because the
+    events of an earlier firing may not count again."""
     length = lookback_ms(rule.whole)
-    key = {name: key[name] for name in rule.route_key} if rule.features else key
     back = None if length is None else 2 * length + _MARGIN_MS
-    return KeyEventsQuery(key, start, at_ms, back, (length or 0) + _MARGIN_MS, scan)
+    return KeyEventsQuery(keys, start, at_ms, back, (length or 0) + _MARGIN_MS, scan)
+
+
+def keys_of_event(rule: CompiledRule, event: pl.DataFrame, schema: StreamSchema) -> list[dict[str, object]]:
+    """Return the keys whose events the rule counts at an event: that of its group; of features those by which the
+    events that they count are routed, which may have no more in common."""
+    keys = (rule.route_key, *sorted(rule.other_keys)) if rule.features else (rule.group_by,)
+    return [event.select(key_columns(event, key, schema)).row(0, named=True) for key in keys]
 
 
 def show_key(key: Mapping[str, object], schema: StreamSchema) -> str:

@@ -1,8 +1,9 @@
 """Runs a program or a service on this machine with a live view: the broker, the topics, the process.
 
 Order of the start: the broker, unless another Kafka is named; the topics that the program reads, if they are missing;
-the program, which creates the topics that it writes. Order of the stop: the program, at a batch boundary; the broker,
-if this run started it. Promises: whatever ends the run, it stops in this order, and the next run continues it.
+the local PostgreSQL, if the settings name it; records of files; the program, which creates the topics that
+it writes. Order of the stop: the program, at a batch boundary; the servers, if this run started them. Promises:
+whatever ends the run, it stops in this order, and the next run continues it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self  # a settings document is made of anything
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.live import Live
@@ -27,15 +26,13 @@ from headgate.demo.views.service_watch import ServiceLiveView
 from headgate.demo.workspace import lock_folder
 from headgate.errors import InputError
 from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker, default_folder
+from headgate.programs.local_tables import LocalTables
+from headgate.programs.runnable import Runnable
 from headgate.programs.spark_jars import ensure_spark
-from headgate.records.replay import ensure_topic
+from headgate.records.replay import KafkaSink, ensure_topic
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import describe, ensure_topics, wait_for_broker
-
-if TYPE_CHECKING:
-    from streamcore.service.config.settings import ServiceSettings
-    from streamcore.service.definition import ServiceDefinition
 
 _BROKER_WAIT_MS = 30_000
 _LEFTOVER_WAIT_MS = 60_000
@@ -48,49 +45,16 @@ _COUNT_EVERY_S = 1.0
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
     """``port``: of the local broker; None with another Kafka. ``partitions``: of topics that are created. ``fresh``:
-    delete the program's data of this machine first. ``keep_broker``: leave the local broker running.
-    ``create_topics``: whether missing topics that the program reads are created."""
+    delete the program's data of this machine first. ``keep_broker``: leave the local servers running.
+    ``create_topics``: whether missing topics that the program reads are created. ``sends``: records that
+    are sent before the program starts, by topic."""
 
     port: int | None
     partitions: int
     fresh: bool
     keep_broker: bool
     create_topics: bool = True
-
-
-class Runnable(Protocol):
-    """A process that can be run: a program, or a settings document of a service.
-
-    ``arguments``: of the process, after its module. ``name_for_savepoints``: the name that savepoint commands use.
-    """
-
-    @property
-    def service(self) -> ServiceDefinition[Any]: ...
-
-    @property
-    def document(self) -> Mapping[str, Any]: ...
-
-    @property
-    def settings(self) -> ServiceSettings: ...
-
-    @property
-    def folder(self) -> Path: ...
-
-    @property
-    def settings_file(self) -> Path: ...
-
-    @property
-    def module(self) -> str: ...
-
-    @property
-    def arguments(self) -> Sequence[str]: ...
-
-    @property
-    def name_for_savepoints(self) -> str: ...
-
-    def save(self, **entries: object) -> Self:
-        """Write the settings with further entries, and return it with them."""
-        ...
+    sends: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
 
 
 class LocalRun:
@@ -104,6 +68,7 @@ class LocalRun:
         self._signals = Signals(print_message)
         self._broker: EmbeddedBroker | None = None
         self._started_broker = False
+        self._tables = LocalTables(print_message)
         self._app: AppProcess | None = None
         self._sent, self._counted_s = 0, 0.0
 
@@ -144,6 +109,13 @@ class LocalRun:
         for topic in self._topics:
             ensure_topic(kafka, topic, self._options.partitions)
         ensure_topics(kafka, self._program.service.topics(self._program.settings))
+        self._program = self._tables.start(self._program)
+        for topic, values in self._options.sends.items():
+            sink = KafkaSink(kafka, topic)
+            for value in values:
+                sink.send_record(value, None)
+            sink.flush_all()
+            self._print_message(f"{topic}: sent {len(values):,} records")
         self._app = AppProcess(
             self._program.module,
             self._program.settings_file,
@@ -249,6 +221,8 @@ class LocalRun:
         if self._broker is not None and self._started_broker and not self._options.keep_broker:
             self._print_message("broker: stopping")
             self._broker.stop()
+        if not self._options.keep_broker:
+            self._tables.stop()
         return in_order
 
 

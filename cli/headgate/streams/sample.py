@@ -48,6 +48,13 @@ class SampleRecord:
         return self.record.value or b""
 
 
+def stream_name(text: str) -> str:
+    """Return a name for the stream of a file or topic."""
+    stem = text.split(".", maxsplit=1)[0].lower()
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem).strip("_")
+    return name if name and not name[0].isdigit() else f"s_{name}"
+
+
 def read_files(paths: Sequence[Path], limit: int) -> list[SampleRecord]:
     """Return the first ``limit`` records of files and folders; ``InputError`` for what cannot be read."""
     records: list[SampleRecord] = []

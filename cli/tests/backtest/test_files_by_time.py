@@ -64,6 +64,7 @@ def wanted() -> list[Wanted]:
     return [Wanted(small, 2, None), Wanted(same_country, 0, None), Wanted(large, 1, None)]
 
 
+@pytest.mark.slow
 def test_a_sequence_finds_in_a_lake_by_country_what_a_loop_finds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

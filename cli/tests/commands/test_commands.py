@@ -42,6 +42,7 @@ def list_modules(*arguments: str) -> set[str]:
     return loaded
 
 
+@pytest.mark.slow
 def test_help_imports_neither_spark_nor_kafka_nor_arrow() -> None:
     assert not list_modules("--help") & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
 

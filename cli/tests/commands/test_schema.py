@@ -103,6 +103,7 @@ def test_each_kind_of_rule_is_valid_for_the_loader_and_the_schema(text: str) -> 
 
 
 @pytest.mark.parametrize("text", REJECTED)
+@pytest.mark.quick_cases(4)
 def test_an_invalid_rule_is_rejected_by_the_loader_and_the_schema(text: str) -> None:
     assert not _can_load(BASE + text)
     assert _validate("rule", BASE + text)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import NewDatabase
 from headgate.local.java import Java
-from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.servers.command import run_up
 
@@ -45,35 +41,6 @@ def test_every_clean_row_is_once_in_the_topic_and_once_in_the_delta_table(
 ) -> None:
     found, _ = verdict("etl", tmp_path / "etl", kafka)
     check_etl(found)
-
-
-def test_every_clean_row_is_once_in_the_topic_and_once_in_an_external_postgresql(
-    tmp_path: Path, kafka: KafkaSettings, java: Java, new_database: NewDatabase
-) -> None:
-    database = new_database()
-    named = ["--postgres", f"{database.host}:{database.port}/{database.name}", "--postgres-user", database.user]
-    found, progress = verdict(
-        "etl", tmp_path / "etl", kafka, *named, "--postgres-password-file", str(database.password_file)
-    )
-    check_etl(found)
-    assert database.password_file.read_text(encoding="utf-8").strip() not in progress
-    with database.connect() as connection:
-        assert connection.execute("select count(*) from etl.event").fetchone() == (
-            found["details"]["run"]["table_rows"],
-        )
-
-
-@pytest.mark.opensearch
-def test_all_documents_are_in_an_external_opensearch_and_stay_there(
-    tmp_path: Path, kafka: KafkaSettings, java: Java, opensearch: EmbeddedOpenSearch
-) -> None:
-    found, progress = verdict("search", tmp_path / "search", kafka, "--opensearch", opensearch.url)
-    assert found["produced"] == found["expected"] > 1_000
-    assert (found["missing"], found["wrong"], found["unexpected"]) == (0,) * 3
-    assert "opensearch: stopping" not in progress
-    app = json.loads((tmp_path / "search" / "workspace.json").read_text(encoding="utf-8"))["app"]
-    with urllib.request.urlopen(f"{opensearch.url}/{app}-products/_count", timeout=30) as response:
-        assert json.load(response)["count"] == found["produced"]
 
 
 def check_etl(found: dict[str, Any]) -> None:

@@ -59,11 +59,11 @@ def test_the_tables_of_any_schema_are_made_for_own_columns(
 
 
 @pytest.mark.postgres
-def test_the_tables_of_alerts_and_of_trials_are_made(
+def test_the_tables_of_alerts_trials_and_decisions_are_made(
     new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = new_database()
-    lanes = {"alerts_table": "risk.alert", "shadow_table": "risk.trial"}
+    lanes = {"alerts_table": "risk.alert", "shadow_table": "risk.trial", "decisions_table": "risk.decision"}
     document = {
         "kafka": {"bootstrap": "nowhere:9092"},
         "checkpoint": "unused",
@@ -75,7 +75,10 @@ def test_the_tables_of_alerts_and_of_trials_are_made(
             "user": database.user,
             "password_file": str(database.password_file),
             "sslmode": "disable",
-            "tables": {lane: {"table": table, "key": ["alert_id"]} for lane, table in lanes.items()},
+            "tables": {
+                lane: {"table": table, "key": ["decision_id" if "decision" in table else "alert_id"]}
+                for lane, table in lanes.items()
+            },
         },
     }
     file = tmp_path / "rules.yaml"

@@ -230,6 +230,7 @@ def test_a_test_gives_its_records_a_time_a_key_and_headers(tmp_path: Path) -> No
     assert any("events: - missing" in line and '"issues.edited"' in line for line in result.diff)
 
 
+@pytest.mark.slow
 def test_diff_shows_rows_and_letters_that_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], sample: Path, rates: str
 ) -> None:

@@ -223,6 +223,7 @@ def test_members_that_a_struct_cannot_have_are_named() -> None:
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_field_that_is_different_in_each_of_many_records_may_be_the_event_id() -> None:
     _, text = document(
         *({"at": "2026-01-01T00:00:00Z", "invoice": f"I{n}", "amount": n + 0.5, "user": n % 7} for n in range(10_001))

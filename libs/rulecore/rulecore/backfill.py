@@ -35,7 +35,7 @@ from rulecore.groups.features.latest import VALUE as FEATURE_VALUE
 from rulecore.groups.windows.distinct_table import VALUE
 from rulecore.groups.windows.group import WindowGroup
 from rulecore.groups.windows.pane_table import FIRED, PANE, PANE_MASK
-from rulecore.key_columns import keyed_schema
+from rulecore.key_columns import Key, keyed_schema
 from rulecore.settings import GroupSettings
 from streamcore.hashing import hash_columns
 from streamcore.schema import StreamSchema
@@ -194,13 +194,18 @@ def _series(name: str, values: Sequence[object], kind: pl.DataType, null: int | 
 # --- applying ---------------------------------------------------------------------------------------------------------
 
 
-def apply_backfill(backfill: BackfillRows, group: BackfilledGroup, context: CutContext, memory: KeyValueTable) -> None:
-    """Add the rows of this shard's keys to the aggregates that still start where the backfill ends."""
+def apply_backfill(
+    backfill: BackfillRows, group: BackfilledGroup, key: Key, context: CutContext, memory: KeyValueTable
+) -> None:
+    """Add the rows of this shard's keys to the aggregates of a group that still start where the backfill ends.
+
+    ``key``: by which the events of the group are routed.
+    """
     known = group.all_since_ms()
     names = [n for n, since in backfill.since_ms.items() if known.get(n) == since]
     for name, frame in backfill.rows:
         if name in names:
-            own_rows = _rows_of_shard(frame, backfill.rule.route_key, context)
+            own_rows = _rows_of_shard(frame, key, context)
             if own_rows.height:
                 group.add_backfill(name, own_rows)
     group.complete_since(names, backfill.start_ms, memory)

@@ -330,6 +330,9 @@ def _feature_cost(rule: CompiledRule) -> RuleCost:
     if any(one.function in VALUE_FUNCTIONS for one in rule.features):
         note += f", and {_BYTES_PER_LATEST} with every value that `seen` and `count_distinct` remember"
     note += f"; the condition is {_ACCESS_NOTES[rule.plan.access]}"
+    if rule.other_keys:
+        keys = " and ".join(f"[{', '.join(key)}]" for key in sorted(rule.other_keys))
+        note += f"; features of {keys} need an app with `feature_stage: true`"
     return RuleCost(rule.rule.id, rule.plan.access, panes, size, panes <= _MANY_PANES, note)
 
 

@@ -93,7 +93,7 @@ def _repeated(loaded: LoadedPolicy, taken: dict[str, LoadedPolicy]) -> Iterable[
 
 
 def _warn(loaded: LoadedRule, rule: Rule, policy: CompiledPolicy) -> Iterable[Problem]:
-    """Yield what the author of a rule on the policy's stream should read."""
+    """Yield warnings for the author of a rule on the policy's stream."""
     document, order = loaded.document, policy.policy.decide.order
     place = document.place(("then",))
     if fires_at_watermark(rule):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rulecore.feature_stage.exchanges import FACTS, FIRST_ROUTE, RULE_HASH, values_rows
 from rulecore.settings import RulesConfig
 from rulecore.streams import RuleStream
 from streamcore.kernel import Exchange, StreamKey
@@ -28,6 +29,22 @@ class RulesFactory(RulesConfig):
         from rulecore.kernel import RulesKernel
 
         return RulesKernel(self)
+
+    def for_features(self) -> FeatureStageFactory:
+        """Return the factory of the stage for features, in front of these kernels."""
+        return FeatureStageFactory(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureStageFactory:
+    """Creates the kernel of a shard of the stage for features (``KernelFactory``); it is picklable."""
+
+    config: RulesConfig
+
+    def __call__(self) -> Kernel:
+        from rulecore.feature_stage.kernel import FeatureKernel
+
+        return FeatureKernel(self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +68,23 @@ class KeyExpressions:
         return with_list_columns(frame, expressions, {}).select(self.key)
 
 
-def find_exchanges(streams: Sequence[RuleStream]) -> Iterator[Exchange]:
-    """Yield the exchanges that bring the events of streams to the kernels: one for each key."""
+def find_exchanges(streams: Sequence[RuleStream], *, feature_stage: bool = False) -> Iterator[Exchange]:
+    """Yield the exchanges that bring the events of streams to the kernels: one for each key.
+
+    ``feature_stage``: whether the app has a stage for features. It gets events by each key too, and what it computes
+    goes to the rules kernel behind it.
+    """
     for stream in streams:
+        name = stream.schema.name
         for route, key in enumerate(stream.routes):
-            is_plain = all(stream.schema.get(name) is not None for name in key)
+            is_plain = all(stream.schema.get(column) is not None for column in key)
             columns = None if is_plain else KeyExpressions(stream.schema, key)
-            yield Exchange(StreamKey(stream.schema.name, route), key, columns=columns)
+            yield Exchange(StreamKey(name, route), key, int(feature_stage), direct=feature_stage, columns=columns)
+            if feature_stage:
+                yield Exchange(StreamKey(name, FIRST_ROUTE + route), key, columns=columns)
+                yield Exchange(values_rows(name, route), (RULE_HASH,), 1, hashed=True)
+    if feature_stage:
+        yield Exchange(FACTS, (), 1, broadcast=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ evaluated. The module knows neither Spark nor Kafka: production, tests and back-
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,260 +21,151 @@ from rulecore.alerts.alerts import Alert, AlertContext, event_alert, stateful_al
 from rulecore.alerts.budgets import firings_within_budget, matches_within_budget
 from rulecore.alerts.decision_parts import DecidedEvent, DecisionParts, chosen_events
 from rulecore.alerts.dispatch import SUPPRESSED, AlertDelivery, AlertDispatcher, FiredRule
-from rulecore.backfill import apply_backfill
-from rulecore.compile.rule import CompiledRule, RuleLimits
-from rulecore.documents.control_keys import parse_key
-from rulecore.documents.quarantine import quarantine_record
+from rulecore.compile.rule import STAGE_FAMILIES, CompiledRule
 from rulecore.documents.rule import RuleKind, RuleMode
 from rulecore.documents.slots import version_key
-from rulecore.documents.status import IncompleteCounts, RuleStatus, StatusKind, Subject, as_reply, status_record
-from rulecore.firing import Origin, RuleFailure, RuleFiring
-from rulecore.groups.base import BackfilledGroup, CutContext, GroupId, RuleGroup
-from rulecore.groups.registry import make_group
+from rulecore.documents.status import status_record
+from rulecore.feature_stage.exchanges import FIRST_ROUTE
+from rulecore.feature_stage.rows import ComputedFeatures
+from rulecore.firing import Origin, RuleFiring
+from rulecore.groups.base import GroupId
+from rulecore.groups.feature_values import FeatureValues
 from rulecore.groups.scores.signals import SignalCollector, SignalSource
-from rulecore.key_columns import Key, KeyColumn
+from rulecore.key_columns import Key
 from rulecore.language.types import Value
 from rulecore.lists.fill_columns import with_list_columns
-from rulecore.lists.list_columns import ListColumn
-from rulecore.lists.routing import split_records
-from rulecore.lists.store import ListStore, save
 from rulecore.matching.index import Ints
 from rulecore.matching.matcher import EventMatcher
-from rulecore.ruleset.ruleset import RuleSet
-from rulecore.ruleset.stream_changes import StreamChanges, next_streams
-from rulecore.settings import RulesConfig
-from rulecore.state_budgets import over_budget
-from rulecore.streams import STREAM, find_stream, is_union, own_fields, stream_names
-from rulecore.union_events import union_events
-from streamcore.kernel import (
-    BUDGET_REACHED,
-    STATE_BYTES,
-    STATE_ENTRIES,
-    ControlRecord,
-    Cut,
-    KernelOutput,
-    StreamKey,
-    StreamReads,
-)
+from rulecore.rule_stage import RuleStage
+from rulecore.settings import GroupSettings, RulesConfig
+from rulecore.state_size import StateHolder
+from rulecore.streams import STREAM, is_union, own_fields, stream_names
+from streamcore.kernel import ControlRecord, Cut, KernelOutput, StreamKey, StreamReads
 from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
-from streamcore.schema.published_document import PublishedDocument
-from streamcore.state import KeyValueTable, StateTable
-from streamcore.state.scope import REPLICATED, TableScope, keyed_by
-from streamcore.watermark import NO_WATERMARK
+from streamcore.state import StateTable
+from streamcore.state.scope import TableScope
 from streamcore.wire.lanes import LATE, Record
 
 if TYPE_CHECKING:
     from streamcore.wire.lane_rows import LaneRows
 
-_RULES = "rules"
-_GROUPS = "groups"
-_LISTS = "lists"
-_STREAMS = "streams"
-_GENERATION = "generation:"  # how often a group was deleted
-_SET = "set"
-_NO_ROUTE = -1  # of a key by which no event is routed yet
 _LATE = "event time before the watermark: its windows may have been closed"
 _TOP_RULES = 20  # rules in the metrics of a cut
 
 
-class RulesKernel:
+class RulesKernel(RuleStage):
     """The ``Kernel`` of a rules app for one shard: rules, their state, and the state between firings and alerts."""
 
+    metadata_table = "groups"
+
     def __init__(self, config: RulesConfig) -> None:
-        self.config = config
-        self.schemas = {s.schema.name: s.schema for s in config.streams}
-        self._schemas = dict(self.schemas)  # those and the unions of them that rules read
-        self.topics = {s.schema.name: s.topic for s in config.streams}
-        self._routes: dict[str, Sequence[Key]] = {s.schema.name: s.routes for s in config.streams}  # and of unions
+        super().__init__(config)
         self._event_keys: dict[str, Sequence[Key]] = {}  # by stream or union, those of its event rules
-        self.limits = RuleLimits(rules=config.max_rules, matches=config.max_matches)
-        self.rules = RuleSet.empty(self.schemas, self.limits)
-        self.stored_rules = KeyValueTable()
-        self.lists = ListStore.empty(config.lists)
-        self.stored_lists = KeyValueTable()
-        self.added_columns: dict[str, tuple[KeyColumn | ListColumn, ...]] = {}
-        self.unions: list[str] = []  # of streams, that rules read
-        self.streams = StreamChanges(config.sources, self.limits.record_bytes)
-        self.published: Sequence[PublishedDocument] = ()  # in this cut
-        self.group_metadata = KeyValueTable()
         self.dispatcher = AlertDispatcher(config.dispatch)
         self._max_chosen = config.dispatch.chosen
         self.decisions = DecisionParts()
-        self.groups: dict[GroupId, RuleGroup] = {}
         self.signals = SignalCollector((), {}, self.schemas, ())
         self.firings: dict[str, list[SignalSource]] = {}  # of this cut, by stream; the input of scores
-        self.derived_from: bytes | None = None  # the stored header from which `rules` and `groups` were restored
+        self.computed = ComputedFeatures()  # in this cut, by the stage for features
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def tables(self) -> Mapping[str, StateTable]:
-        """Return all state tables by name: those of the kernel and those of each group."""
-        tables = self._kernel_tables()
-        for group in self.groups.values():
-            tables.update(group.tables())
-        return tables
-
     def _kernel_tables(self) -> dict[str, StateTable]:
-        """Return the tables that do not belong to a group."""
-        return {
-            _RULES: self.stored_rules,
-            _GROUPS: self.group_metadata,
-            _LISTS: self.stored_lists,
-            _STREAMS: self.streams.table,
-            **self.dispatcher.tables(),
-        }
-
-    def table(self, name: str) -> StateTable:
-        """Return the table of that name; create its group if the name has one."""
-        kernel_tables = self._kernel_tables()
-        return (
-            kernel_tables[name] if name in kernel_tables else self._group(GroupId.parse(name.split(":")[1])).table(name)
-        )
+        return {**super()._kernel_tables(), **self.dispatcher.tables()}
 
     def scope(self, name: str) -> TableScope:
         """Return the scope of a table: of a group, the key by which its events are routed; of rules, all shards."""
-        if name in self.dispatcher.tables():
-            return self.dispatcher.scope(name, self.rules)
-        if name in self._kernel_tables():
-            return REPLICATED
-        group = GroupId.parse(name.split(":")[1])
-        return keyed_by(self._schema(group.stream).routing_key(group.group_by))
+        return self.dispatcher.scope(name, self.rules) if name in self.dispatcher.tables() else super().scope(name)
 
     def on_state_loaded(self) -> None:
         """Restore the lists, the rules and the groups from the loaded tables."""
         self.dispatcher.on_state_loaded()
-        self.groups = {group: kept for group, kept in self.groups.items() if group == self._current_generation(group)}
-        if dict(self.stored_lists) != dict(self.lists.records()):
-            self.lists = ListStore.restore(self.stored_lists, self.config.lists)
-            self.rules = self.rules.with_lists(self.lists.types())
-        blob = self.stored_rules.get(_SET)
-        if blob is None or blob == self.derived_from:
-            return  # the rules did not change in the cuts that were loaded
-        self.derived_from = blob
-        self.rules = RuleSet.restore(
-            self.schemas, self.limits, self.stored_rules, self.lists.types(), self._known_routes()
-        )
-        self._assign_groups({}, 0)
+        super().on_state_loaded()
 
-    def _store_rules(self) -> None:
-        """Write the rule set to its table."""
-        records = dict(self.rules.records())
-        for name, _ in [*self.stored_rules]:
-            if name not in records:
-                self.stored_rules.put(name, None)
-        for name, value in records.items():
-            self.stored_rules.put(name, value)
-        self.derived_from = records[_SET]
+    def _holds(self, kind: str) -> bool:
+        return kind not in STAGE_FAMILIES.values()
 
-    def _group(self, group: GroupId) -> RuleGroup:
-        """Return the group of that id, created if needed."""
-        if group not in self.groups:
-            self.groups[group] = make_group(group, self._schema(group.stream), self.config.groups)
-        return self.groups[group]
+    def _group_settings(self) -> GroupSettings:
+        return replace(self.config.groups, feature_stage=self.config.feature_stage)
 
-    def _current_generation(self, group: GroupId) -> GroupId:
-        """Return the group with its current generation."""
-        generation = self.group_metadata.get(f"{_GENERATION}{replace(group, generation=0)}")
-        return replace(group, generation=0 if generation is None else int(generation))
+    def _groups_of_rule(self, rule: CompiledRule) -> Iterable[tuple[GroupId, CompiledRule]]:
+        group = GroupId.for_rule(rule)
+        return () if group is None else ((group, rule),)
 
-    def _drop_group(self, group: GroupId) -> None:
-        """Delete a group that no rule needs.
-
-        The state log may still hold its rows. A later group of the same rules has another generation, so that it does
-        not load them.
-        """
-        del self.groups[group]
-        self.group_metadata.put(str(group), None)
-        if group == self._current_generation(group):
-            self.group_metadata.put(f"{_GENERATION}{replace(group, generation=0)}", str(group.generation + 1).encode())
-
-    def _assign_groups(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
-        """Assign every rule with state to its group. A paused rule keeps its state; a rule in quarantine loses it."""
-        reading = [rule for rule in self.rules.with_state() if rule.kind is not RuleKind.SCORE]  # that reads signals
-        self.unions = sorted({rule.rule.on for rule in reading if is_union(rule.rule.on)})
-        self.added_columns = {name: self.rules.added_columns(name) for name in (*self.schemas, *self.unions)}
-        self._set_routes()
-        wanted: dict[GroupId, list[CompiledRule]] = {}
-        for rule in self.rules.with_state():
-            group = GroupId.for_rule(rule)
-            if group is not None:
-                wanted.setdefault(self._current_generation(group), []).append(rule)
-        for group in [g for g in self.groups if g not in wanted]:
-            self._drop_group(group)
-        for group, rules in wanted.items():
-            self._group(group).set_rules(
-                rules, self.group_metadata, self._latest_ms(latest_event_ms, group.stream), watermark_ms
-            )
-        scores = [r for group, rules in wanted.items() if group.kind == RuleKind.SCORE for r in rules]
-        live = {rule.rule.id: rule for rule in self.rules.evaluated_rules() if rule.rule.status is RuleMode.LIVE}
-        self.signals = SignalCollector(scores, live, self.schemas, [one.topic for one in self.config.streams])
-        self.dispatcher.suppression.set_rules(self.rules.with_state())
-        self.dispatcher.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
+    def _keys_of_rule(self, rule: CompiledRule) -> Iterable[Key]:
+        return (rule.route_key,)
 
     def _set_routes(self) -> None:
         """Set the keys of the unions, and those of event rules."""
-        rules = self.rules.with_state()
-        for name in self.unions:
-            members = {*stream_names(name)}
-            self._routes[name] = sorted({one.route_key for one in rules if {*stream_names(one.rule.on)} >= members})
+        super()._set_routes()
         found: dict[str, set[Key]] = {}
-        for rule in rules:
+        for rule in self.rules.with_state():
             if rule.kind is RuleKind.EVENT:
                 found.setdefault(rule.rule.on, set()).add(rule.route_key)
         self._event_keys = {
             name: sorted(keys, key=lambda key: (self._routed(name, key).route, key)) for name, keys in found.items()
         }
 
-    def _routed(self, name: str, key: Key) -> StreamKey:
-        """Return the exchange that brings the events of a stream or union by a key."""
-        if self.config.is_alone:
-            return StreamKey(name, 0)
-        keys = self._routes[name]
-        return StreamKey(name, keys.index(key) if key in keys else _NO_ROUTE)
+    def _on_rules_changed(self, wanted: Mapping[GroupId, Sequence[CompiledRule]]) -> None:
+        scores = [r for group, rules in wanted.items() if group.kind == RuleKind.SCORE for r in rules]
+        live = {rule.rule.id: rule for rule in self.rules.evaluated_rules() if rule.rule.status is RuleMode.LIVE}
+        self.signals = SignalCollector(scores, live, self.schemas, [one.topic for one in self.config.streams])
+        self.dispatcher.suppression.set_rules(self.rules.with_state())
+        self.dispatcher.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 
-    def _known_routes(self) -> Mapping[str, Sequence[Key]] | None:
-        """Return the keys by which the events of each stream are routed; None for any."""
-        return None if self.config.is_alone else {name: self._routes[name] for name in self.schemas}
+    def _on_quarantine(self, rule: CompiledRule) -> None:
+        self.dispatcher.suppression.release(rule.rule)
 
-    def _find_new_keys(self, rules: RuleSet) -> Sequence[PublishedDocument]:
-        """Return the further keys of the streams of which rules need a key by which events are not routed yet, without
-        those that no rule needs any more."""
-        found = []
-        for name, needed in sorted(rules.routing_keys().items()) if not self.config.is_alone else ():
-            routes, declared = self._routes[name], self.schemas[name].keys
-            if new := sorted(needed.difference(routes)):
-                kept = [key for key in routes if key in needed and key not in declared]
-                found.append(PublishedDocument.of_keys(name, [*kept, *new]))
-        return found
+    def _other_state(self) -> Mapping[str, StateHolder]:
+        return {SUPPRESSED: self.dispatcher.suppression}
 
     def _find_reads(self) -> Mapping[str, StreamReads]:
-        """Return what the rules read of each stream."""
-        fields, keys = self.rules.read_fields(), self.rules.routing_keys()
-        return {
-            name: StreamReads(
-                fields[name], frozenset(n for n, key in enumerate(self._routes[name]) if key in keys[name])
-            )
-            for name in self.schemas
-        }
+        """Return what the rules read of each stream, in this stage and in the one for features."""
+        reads = self.rules.find_reads()
+        found = {}
+        for name in self.schemas:
+            routes = [n for n, key in enumerate(self._routes[name]) if key in reads.keys[name]]
+            if self.config.feature_stage:
+                own = reads.feature_keys[name]
+                routes += [FIRST_ROUTE + n for n, key in enumerate(self._routes[name]) if key in own]
+            found[name] = StreamReads(reads.fields[name], frozenset(routes))
+        return found
 
-    @staticmethod
-    def _latest_ms(by_stream: Mapping[str, int], name: str) -> int:
-        """Return the latest event time of a stream, or of the streams of a union."""
-        return max(by_stream.get(member, NO_WATERMARK) for member in stream_names(name))
+    # --- features of other keys ---------------------------------------------------------------------------------
 
-    def _schema(self, name: str) -> StreamSchema:
-        """Return the schema of a stream, or of a union of streams that a rule reads."""
-        if name not in self._schemas:
-            self._schemas[name] = find_stream(self.schemas, name)
-        return self._schemas[name]
+    def _take_computed(self, cut: Cut) -> Cut:
+        """Take what the stage for features has computed; return the cut with the events alone."""
+        if not self.config.feature_stage:
+            return cut
+        self.computed = ComputedFeatures.read(cut.events)
+        return replace(cut, events={key: rows for key, rows in cut.events.items() if key.route >= 0})
+
+    def _take_failures(self) -> None:
+        """Put the rules into quarantine of which the stage for features has put one there; it has said so."""
+        failed = self.computed.quarantined
+        for rule in self.rules.with_state() if failed else ():
+            if (reason := failed.get(version_key(rule.rule))) is not None:
+                self._drop_rule(rule, reason)
+
+    def _starts(self, rule: CompiledRule, known_columns: frozenset[str]) -> Mapping[str, int]:
+        own, computed = super()._starts(rule, known_columns), self.computed
+        features = rule.stage_features if self.config.feature_stage else ()
+        names = {one.fingerprint for one in features if one.fingerprint in computed.started}
+        return {**{name: computed.since_ms[name] for name in names}, **own}
+
+    def _feature_values(self, group: GroupId) -> FeatureValues:
+        routes = self._routes[stream_names(group.stream)[0]]
+        return self.computed.find_values(group, routes) if self.config.feature_stage else FeatureValues()
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, cut: Cut) -> KernelOutput:
         """Process a cut: control records, then events stream by stream, then windows that end, then scores."""
         self.firings, self.published = {}, ()
+        cut = self._take_computed(cut)
         records = self._apply_control(cut)
+        self._take_failures()
         contents = self.lists.contents(cut.clock_ms)
         events = {
             r: with_list_columns(f, self.added_columns.get(r.stream, ()), contents)
@@ -314,146 +204,11 @@ class RulesKernel:
         rows = (alert_rows(records, lane) for lane in self.config.alert_rows)
         return tuple(one for one in rows if one is not None)
 
-    def _union_events(self, events: Mapping[StreamKey, pl.DataFrame]) -> Iterator[tuple[StreamKey, pl.DataFrame]]:
-        """Yield the events of each union of streams for each of its keys."""
-        for name in self.unions:
-            union = self._schema(name)
-            for key in self._routes[name]:
-                routed = {member: self._routed(member, key) for member in stream_names(name)}
-                frames = {member: events[one] for member, one in routed.items() if one in events}
-                if (frame := union_events(union, self.schemas, frames)) is not None:
-                    yield self._routed(name, key), frame
-
     def _counters(self) -> Mapping[str, int]:
         """Return the counters of this cut and the sizes of the state."""
-        counted = Counter(self.dispatcher.take_counters())
-        sizes = [(group_id.kind, group.state_size()) for group_id, group in self.groups.items()]
-        for kind, size in [*sizes, (SUPPRESSED, self.dispatcher.suppression.state_size())]:
-            counted.update({f"{STATE_ENTRIES}.{kind}": size.entries, f"{STATE_BYTES}.{kind}": size.bytes})
-        for group_id, group in self.groups.items():
-            counted.update({f"{group_id.kind}.{name}": number for name, number in group.metrics().items()})
+        counted = self._take_counters()
+        counted.update(self.dispatcher.take_counters())
         return counted
-
-    def _apply_control(self, cut: Cut) -> list[Record]:
-        """Apply the control records and the clock to lists, rules and streams; return the statuses, in shard 0 only."""
-        if not cut.control and cut.clock_ms < self.rules.boundary_ms() and not self.streams.is_waiting:
-            return []
-        statuses, waiting = self.streams.take_waiting(self.schemas)
-        statuses = [replace(status, rules_epoch=self.rules.epoch) for status in statuses]
-        rest: Sequence[ControlRecord] = [*waiting, *cut.control]
-        while True:
-            changes, documents, rest = next_streams(rest)
-            applied = self._apply_changes(cut, changes)
-            if applied is None:
-                self.streams.wait([*changes, *documents, *rest])  # for the next cut, which has the keys
-                break
-            statuses += applied
-            if not documents:
-                break
-            answers, self.published = self.streams.decide(documents, rest, self.rules)
-            statuses += [replace(status, rules_epoch=self.rules.epoch) for status in answers]
-            if self.published:
-                break  # the rest waits for the next cut, which has the documents
-        return [status_record(status) for status in statuses] if cut.shard == 0 else []
-
-    def _apply_changes(self, cut: Cut, control: Sequence[ControlRecord]) -> list[RuleStatus] | None:
-        """Apply control records of lists and rules, and the clock; return the statuses.
-
-        None if a rule needs a key by which events are not routed yet: then nothing has changed but ``published``.
-        """
-        parts, changes, deletions = split_records(control)
-        lists = self.lists
-        statuses = self._change_lists(parts)
-        before, known_columns = self.rules, self._aggregate_columns()
-        after, rule_statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
-        if new_keys := self._find_new_keys(after):
-            self._restore_lists(lists)
-            self.published = new_keys
-            return None
-        self.rules = after
-        if self.rules is not before:
-            self._store_rules()
-        newly_quarantined = self.rules.quarantined.keys() - before.quarantined.keys()
-        for compiled in self.rules.rules.values():
-            if version_key(compiled.rule) in newly_quarantined:
-                self.dispatcher.suppression.release(compiled.rule)
-        if self.rules.epoch != before.epoch or newly_quarantined:
-            self._assign_groups(cut.latest_event_ms, cut.watermark_ms)
-        self._apply_backfills(cut)
-        statuses += [self._with_incomplete_counts(status, known_columns, cut) for status in rule_statuses]
-        return statuses + self._change_lists(deletions)
-
-    def _apply_backfills(self, cut: Cut) -> None:
-        """Add the backfills of the last change to the aggregates of their rules."""
-        backfills, self.rules = self.rules.backfills, replace(self.rules, backfills=())
-        for backfill in backfills:
-            group = self._backfilled_group(backfill.rule)
-            if group is not None:
-                name = backfill.rule.rule.on
-                apply_backfill(backfill, group, self._cut_context(cut, name), self.group_metadata)
-
-    def _backfilled_group(self, rule: CompiledRule) -> BackfilledGroup | None:
-        """Return the rule's group if it is one of time windows or features, else None."""
-        group_id = GroupId.for_rule(rule)
-        group: object = None if group_id is None else self.groups.get(self._current_generation(group_id))
-        return group if isinstance(group, BackfilledGroup) else None
-
-    def _aggregate_columns(self) -> frozenset[str]:
-        """Return the names of all aggregates over time windows, and of all features."""
-        groups = (group for group in self.groups.values() if isinstance(group, BackfilledGroup))
-        return frozenset(name for group in groups for name in group.all_since_ms())
-
-    def _with_incomplete_counts(self, status: RuleStatus, known_columns: frozenset[str], cut: Cut) -> RuleStatus:
-        """Add to the status of a new version the aggregates that start in this cut, and the offsets of their start.
-
-        ``known_columns``: the columns of the aggregates that existed before the change.
-        """
-        if status.status not in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
-            return status
-        held = self._counting_versions(status)
-        versions = [c for c in held if c.rule.version == status.version]
-        group = self._backfilled_group(versions[0]) if versions else None
-        since_ms = {} if group is None else group.since_by_column(versions[0])
-        new = {name: ms for name, ms in since_ms.items() if name not in known_columns and ms > NO_WATERMARK}
-        if not new:
-            return status
-        return replace(status, incomplete=IncompleteCounts(new, self._start_offsets(cut, versions[0].rule.on)))
-
-    def _counting_versions(self, status: RuleStatus) -> Sequence[CompiledRule]:
-        """Return the versions that count for the subject of a status: of a rule those that are evaluated, of a
-        published feature the rule that keeps it."""
-        if status.subject is Subject.RULE:
-            return self.rules.evaluated_versions(status.name)
-        keeper = self.rules.features.keepers.get(status.name) if status.subject is Subject.FEATURE else None
-        return () if keeper is None else (keeper,)
-
-    def _start_offsets(self, cut: Cut, name: str) -> dict[str, dict[int, int]]:
-        """Return the offsets, by topic and partition, at which the cut begins in the input of a rule."""
-        found: dict[str, dict[int, int]] = {self.topics[member]: {} for member in stream_names(name)}
-        for number, offset in sorted(cut.start_offsets.items()):
-            topic = self.config.streams[number // PARTITIONS_PER_TOPIC].topic
-            if topic in found:
-                found[topic][number % PARTITIONS_PER_TOPIC] = offset
-        return found
-
-    def _change_lists(self, records: Sequence[ControlRecord]) -> list[RuleStatus]:
-        """Apply control records of lists, and return the status of each."""
-        before, statuses = self.lists, []
-        for record in records:
-            key = (record.key or b"").decode("utf-8", "replace")
-            self.lists, status = self.lists.apply(key, record.value, self.rules.rules_using_list)
-            statuses.append(as_reply(status, record, self.rules.epoch))
-        if self.lists is not before:
-            save(self.lists, self.stored_lists)
-            self.rules = self.rules.with_lists(self.lists.types())
-        return statuses
-
-    def _restore_lists(self, lists: ListStore) -> None:
-        """Undo the changes of the lists since they were these."""
-        if self.lists is not lists:
-            self.lists = lists
-            save(lists, self.stored_lists)
-            self.rules = self.rules.with_lists(lists.types())
 
     # --- event rules --------------------------------------------------------------------------------------------
 
@@ -561,7 +316,7 @@ class RulesKernel:
         """Add the events that are not late to a group, close the windows that end, and return the alerts."""
         name, group = group_id.stream, self.groups[group_id]
         frame = cut.events.get(self._routed(name, self._schema(name).routing_key(group_id.group_by)))
-        context = self._cut_context(cut, name)
+        context = replace(self._cut_context(cut, name), values=self._feature_values(group_id))
         records: list[Record] = []
         if frame is not None:
             on_time = frame.filter(pl.col(EVENT_MS) >= cut.watermark_ms)
@@ -587,13 +342,6 @@ class RulesKernel:
         group.close(context)
         return self._alerts(firings, name, None)
 
-    def _cut_context(self, cut: Cut, stream: str) -> CutContext:
-        """Return the context of a cut for the groups of a stream."""
-        times = (cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms)
-        topic, topics = self.topics.get(stream, ""), [one.topic for one in self.config.streams]
-        lists = self.lists.contents(cut.clock_ms)
-        return CutContext(cut.shard, cut.key_space, topic, *times, lists, topics if is_union(stream) else ())
-
     def _alerts(self, firings: Sequence[RuleFiring], name: str, frame: pl.DataFrame | None) -> list[Record]:
         """Return the alerts of the firings of stream ``name``; ``RuleFiring.row`` is a row of ``frame``."""
         kept, exceeding = firings_within_budget(firings, self.limits)
@@ -616,47 +364,6 @@ class RulesKernel:
         fired = FiredRule(firing.rule, [*firing.key.values()], by, firing.mark, firing.time_ms, firing.end_ms)
         schema = self._schema(rule.on)
         yield from self._dispatch(fired, decided, lambda context: stateful_alert(firing, schema, origin, context))
-
-    def _run_until_valid(
-        self, group: RuleGroup, action: Callable[[], tuple[list[RuleFiring], list[RuleFailure]]]
-    ) -> tuple[list[RuleFiring], list[Record]]:
-        """Repeat the action until no rule fails; return its firings and the statuses of the failed rules.
-
-        Each failed rule goes into quarantine, so the loop ends.
-        """
-        records: list[Record] = []
-        while True:
-            firings, failures = action()
-            if not failures:
-                return firings, records
-            for failure in failures:
-                records += self._quarantine(failure.rule, failure.reason)
-            if group not in self.groups.values():
-                return [], records
-
-    def _enforce_budgets(self, watermark_ms: int) -> list[Record]:
-        """Put rules into quarantine until all state is within its budgets; return the statuses."""
-        records: list[Record] = []
-        while over := over_budget(self.groups, self.dispatcher.suppression, self.config.budgets, watermark_ms):
-            versions = {version_key(c.rule): c for c in self.rules.with_state()}
-            for version, budget, reason in over:
-                self.dispatcher.count(f"{BUDGET_REACHED}.{budget}")
-                records += self._quarantine(versions[version], reason)
-        return records
-
-    def _quarantine(self, rule: CompiledRule, reason: str) -> list[Record]:
-        """Put the rule into quarantine on this shard and drop its state.
-
-        Return the status that reports it, and the control record that puts it into quarantine on all shards.
-        """
-        self.rules = self.rules.quarantine(rule, reason)
-        self.dispatcher.suppression.release(rule.rule)
-        self._store_rules()
-        self._assign_groups({}, 0)
-        kind, mode = StatusKind.QUARANTINED, rule.rule.mode_text
-        subject, name = parse_key(rule.rule.id)
-        status = RuleStatus(name, rule.rule.version, kind, reason, self.rules.epoch, 0, -1, subject, mode=mode)
-        return [status_record(status), quarantine_record(rule.rule, reason)]
 
 
 def _origin(topic: str, row: Mapping[str, object]) -> Origin:

@@ -30,6 +30,8 @@ class GroupSettings:
     population: int = 1_000_000
     #: Most alerts of an absence rule for one key in one cut.
     repeats: int = 100
+    #: Whether the features of other keys than the rule's are computed in a stage of their own.
+    feature_stage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +100,7 @@ class RulesConfig:
     sources: tuple[Source, ...] = ()
     #: Whether the one shard has all events, each once, under route 0: as in back-tests and tests of rules.
     is_alone: bool = False
+    #: Whether a keyed stage in front of the kernel computes the features of other keys than the rule's.
+    feature_stage: bool = False
     #: The lanes whose alerts are also rows, for sinks: alerts, shadow.
     alert_rows: tuple[str, ...] = ()

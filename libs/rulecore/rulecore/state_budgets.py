@@ -8,7 +8,7 @@ the state at the end of a cut. While the state is small, it is made from sizes t
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rulecore.groups.base import GroupId
@@ -17,7 +17,7 @@ from rulecore.state_size import StateHolder, StateSize
 
 
 class BudgetScope(enum.StrEnum):
-    """What a budget is for."""
+    """The scope of a budget."""
 
     RULE = "rule"
     GROUP = "group"
@@ -33,18 +33,18 @@ class OverBudget(NamedTuple):
 
 
 def over_budget(
-    groups: Mapping[GroupId, StateHolder], suppression: StateHolder, budgets: StateBudgets, watermark_ms: int
+    groups: Mapping[GroupId, StateHolder], others: Sequence[StateHolder], budgets: StateBudgets, watermark_ms: int
 ) -> list[OverBudget]:
     """Return the rules to put into quarantine; after that, ask again.
 
-    ``watermark_ms``: the watermark at the end of the cut.
+    ``others``: state outside of groups. ``watermark_ms``: the watermark at the end of the cut.
     """
-    if _surely_within(groups, suppression, budgets):
+    if _surely_within(groups, others, budgets):
         return []
     uses = {group: groups[group].state_use(watermark_ms) for group in sorted(groups)}
-    suppressed = suppression.state_use(watermark_ms)
-    rules = dict(suppressed.by_rule)
-    for use in uses.values():
+    other_uses = [one.state_use(watermark_ms) for one in others]
+    rules: dict[str, StateSize] = {}
+    for use in (*other_uses, *uses.values()):
         for version, size in use.by_rule.items():
             rules[version] = rules.get(version, StateSize()) + size
     over = [version for version, size in sorted(rules.items()) if size.bytes > budgets.rule_bytes]
@@ -60,7 +60,7 @@ def over_budget(
             )
             for group, use in large
         ]
-    total = sum((use.total for use in uses.values()), suppressed.total)
+    total = sum((use.total for use in (*other_uses, *uses.values())), StateSize())
     if total.bytes <= budgets.shard_bytes or not rules:
         return []
     version = _largest(rules)
@@ -69,10 +69,10 @@ def over_budget(
     ]
 
 
-def _surely_within(groups: Mapping[GroupId, StateHolder], suppression: StateHolder, budgets: StateBudgets) -> bool:
+def _surely_within(groups: Mapping[GroupId, StateHolder], others: Sequence[StateHolder], budgets: StateBudgets) -> bool:
     """Return whether no budget can be reached, from upper bounds of the sizes."""
     sizes = [holder.state_size().bytes for holder in groups.values()]
-    suppressed, largest = suppression.state_size().bytes, max(sizes, default=0)
+    suppressed, largest = sum(one.state_size().bytes for one in others), max(sizes, default=0)
     return (
         largest + suppressed <= budgets.rule_bytes  # a rule has state in one group only
         and largest <= budgets.group_bytes

@@ -180,6 +180,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.quick_cases(2)
 def test_a_backfill_that_does_not_fit_is_rejected_and_changes_nothing(what: str) -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)

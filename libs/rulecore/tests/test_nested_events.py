@@ -70,6 +70,7 @@ RULES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.slow
 def test_rules_name_fields_inside_of_objects(*, restart: bool) -> None:
     kernel = RulesFactory((RuleStream(TRAIL, "trail"),))
     watermark = WatermarkStrategy(max_out_of_orderness_ms=0)

@@ -173,6 +173,7 @@ def test_restarts_change_neither_the_output_nor_the_cut_of_the_quarantine(restar
     assert quarantines(again.cut([rule(name, **fields) for name, fields in FLOODS.items()], CLOCK)) == []
 
 
+@pytest.mark.slow
 def test_a_new_version_ends_the_quarantine_and_starts_without_state() -> None:
     _, app = run(FLOOD_RULES, TIGHT, 200)
     assert entries(app) == 0

@@ -109,6 +109,7 @@ def test_the_state_of_a_rule_over_two_streams_moves_to_other_shards(tmp_path: Pa
     assert found(alerts(run(history, cuts=9, rescale=rescale))) == expected(history)
 
 
+@pytest.mark.slow
 def test_an_alert_names_the_topics_and_has_the_fields_of_its_stream() -> None:
     output = run(events(random.Random(1), 200), cuts=3)
     odd = [one for one in alerts(output) if one["rule"] == "odd"]

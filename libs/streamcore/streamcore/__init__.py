@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from streamcore.operators.base import MAIN
     from streamcore.operators.group_calls import GroupContext
     from streamcore.operators.joins.process_cogroup import ProcessCoGroupFunction
+    from streamcore.operators.rolling.totals import RollingSpan
     from streamcore.operators.windows.general.pane_values import WindowView
     from streamcore.operators.windows.process_operator import ProcessWindowFunction
     from streamcore.patterns.expressions import MatchedStep, MatchExpression, candidate, matched
@@ -152,6 +153,8 @@ if TYPE_CHECKING:
         CalendarDay,
         CountSliding,
         CountTumbling,
+        Earliest,
+        Element,
         Evictor,
         GlobalWindow,
         InSequence,
@@ -168,7 +171,10 @@ if TYPE_CHECKING:
         Sliding,
         Timing,
         Trigger,
+        TriggerContext,
+        TriggerState,
         Tumbling,
+        Window,
     )
 
 #: The modules that define the public names, loaded when a name is first used.
@@ -199,6 +205,7 @@ _MODULES = {
     "streamcore.keyed.runtime_context": "FunctionCounter FunctionGauge RuntimeContext",
     "streamcore.operators.group_calls": "GroupContext",
     "streamcore.operators.joins.process_cogroup": "ProcessCoGroupFunction",
+    "streamcore.operators.rolling.totals": "RollingSpan",
     "streamcore.operators.windows.general.pane_values": "WindowView",
     "streamcore.operators.windows.process_operator": "ProcessWindowFunction",
     "streamcore.patterns.expressions": "MatchExpression MatchedStep candidate matched",
@@ -234,8 +241,9 @@ _MODULES = {
     "streamcore.watermark": "WatermarkStrategy ascending_timestamps bounded_out_of_orderness from_punctuation",
     "streamcore.windowing": (
         "Accumulation AfterCount AfterProcessingTime AfterWatermark AllOf AnyOf Assigner AtEndOfStream "
-        "CalendarDay CountSliding CountTumbling Evictor GlobalWindow InSequence KeepCount KeepNear KeepRecent "
-        "Never OnPunctuation OrFinally Purging Repeatedly RevisionPolicy Session Sliding Timing Trigger Tumbling"
+        "CalendarDay CountSliding CountTumbling Earliest Element Evictor GlobalWindow InSequence KeepCount "
+        "KeepNear KeepRecent Never OnPunctuation OrFinally Purging Repeatedly RevisionPolicy Session Sliding "
+        "Timing Trigger TriggerContext TriggerState Tumbling Window"
     ),
 }
 
@@ -282,6 +290,8 @@ __all__ = [
     "DeltaTableSpec",
     "Drained",
     "Duration",
+    "Earliest",
+    "Element",
     "Enrichment",
     "EventTime",
     "Evictor",
@@ -353,6 +363,7 @@ __all__ = [
     "RetryPolicy",
     "Retryable",
     "RevisionPolicy",
+    "RollingSpan",
     "RowAccumulator",
     "RunSettings",
     "RuntimeContext",
@@ -383,6 +394,8 @@ __all__ = [
     "TopN",
     "Topology",
     "Trigger",
+    "TriggerContext",
+    "TriggerState",
     "Ttl",
     "Tumbling",
     "ValueState",
@@ -393,6 +406,7 @@ __all__ = [
     "WebhookSink",
     "WebhookSpec",
     "WhenFull",
+    "Window",
     "WindowView",
     "WindowedStream",
     "WithinType",

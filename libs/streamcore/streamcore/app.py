@@ -167,7 +167,10 @@ class DerivedSource:
 
 
 class LaneMerge(Protocol):
-    """Makes records for lanes out of the rows that all shards have for one lane in a cut; a pure function of them."""
+    """Makes records for lanes out of the rows that all shards have for one lane in a cut; a pure function of them.
+
+    The record of a lane that ends in a sink has all its rows, as an Arrow IPC stream.
+    """
 
     def __call__(self, rows: pa.Table, /) -> Sequence[Record]: ...
 
@@ -185,7 +188,8 @@ class App:
     all sources. ``derived_sources``: further indexes that groups may have. ``lane_sources``: the sources (by index)
     whose events reach a lane; for other lanes all. ``rebuild``: builds the app with streams that were published while
     it ran; None if it takes none. ``data_keys``: the prefixes of keys of control records that are data, and change no
-    fields that the kernels read (``Projection``). ``event_filter``: of the input of the second keyed stage.
+    fields that the kernels read (``Projection``). ``reads_of_all_stages``: whether what the kernel of the last stage
+    says it reads is all that any stage reads. ``event_filter``: of the input of the second keyed stage.
     ``merges``: by lane, what makes records out of the rows that shards have for it, when the output of a cut is
     written.
     """
@@ -209,6 +213,7 @@ class App:
     event_filter: EventFilterFactory | None = None
     rebuild: Callable[[Sequence[PublishedDocument]], App] | None = field(default=None, compare=False, repr=False)
     data_keys: tuple[bytes, ...] = ()
+    reads_of_all_stages: bool = False
     merges: Mapping[str, LaneMerge] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

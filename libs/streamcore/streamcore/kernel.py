@@ -112,7 +112,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class StreamReads:
-    """What a kernel reads of a stream: the names of fields, and the routes of exchanges (``StreamKey.route``).
+    """A kernel's reads of a stream: the names of fields, and the routes of exchanges (``StreamKey.route``).
 
     Route 0 has the late events in any case.
     """

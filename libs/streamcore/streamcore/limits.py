@@ -35,6 +35,8 @@ class Limits:
     #: Most values in the arrays and maps of the records that a task decodes and holds at once, counted likewise;
     #: records with more together are decoded and packed in parts.
     max_batch_values: int = MAX_BATCH_VALUES
+    #: Milliseconds after which a cut begins without input: the clock advances, and partitions become idle.
+    empty_cut_interval_ms: int = 1_000
     #: The earliest plausible event time in epoch milliseconds. None: only numbers of a wrong unit are implausible.
     min_event_ms: int | None = None
 

@@ -1,4 +1,4 @@
-"""What all classes of settings share. A class of settings is a pydantic dataclass that describes its fields."""
+"""The base of all classes of settings. A class of settings is a pydantic dataclass that describes its fields."""
 
 from __future__ import annotations
 

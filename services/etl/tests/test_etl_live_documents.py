@@ -225,6 +225,7 @@ def test_an_input_is_kept(running: Running, tmp_path: Path) -> None:
     assert "input orders is gone" in str(answer["reason"])
 
 
+@pytest.mark.slow
 def test_routes_rules_and_derived_fields_change_with_all_state(running: Running, tmp_path: Path) -> None:
     later = load(
         tmp_path,

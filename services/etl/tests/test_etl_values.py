@@ -71,6 +71,7 @@ def test_reasons_do_not_show_personal_values(tmp_path: Path) -> None:
     assert [row["email"] for row in rows(output)] == ["***"]
 
 
+@pytest.mark.slow
 def test_a_replaced_rate_applies_from_the_next_cut(tmp_path: Path) -> None:
     model = {"id": "string not null", "price": "decimal(8,2)", "currency": "string", "euros": "decimal(12,2)"}
     mapped = {name: MAP[name] for name in ("id", "price", "currency")}

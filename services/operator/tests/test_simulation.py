@@ -26,7 +26,7 @@ from tests.harness.operator import user_actions
 from tests.harness.operator.operators import Operator
 from tests.harness.operator.schedule import Faults, Schedule
 
-_SCHEDULES = int(os.environ.get("HEADGATE_SCHEDULES", "300"))
+_SCHEDULES = int(os.environ.get("HEADGATE_SCHEDULES", "150"))
 _SEED = os.environ.get("HEADGATE_SEED")
 #: Seeds that are tried until an invariant is violated because a protection is off.
 _TRIES = 400

@@ -7,9 +7,13 @@
     heartbeat       ─┘                                                     .decisions, .late, .deadletters
                                                                            (one transaction)
 
-Sinks, such as a table of PostgreSQL or Iceberg, get alerts as rows, too, if the settings say so, before Kafka.
+Sinks, such as a table of PostgreSQL or Iceberg, get alerts and decisions as rows, too, if the settings say so, before
+Kafka.
+
 Each shard has parts of decisions, one for each rule that fired at an event; the driver merges them into one record for
-each event. Events of a stream with ``deduplicate`` are routed by their id first, and their repetitions end there.
+each event. With ``feature_stage`` a keyed stage in front of the kernel computes the features of other keys than their
+rule's (``rulecore.feature_stage``). Events of a stream with ``deduplicate`` are routed by their id first, and their
+repetitions end there.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import pyarrow as pa
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES, ROW_LANES, find_lane_faults, lanes_of_sinks
 from rulecore.alerts.alert_rows import alert_columns
+from rulecore.alerts.decision_rows import decision_columns, merge_decisions_and_rows
 from rulecore.alerts.decisions import DECISION_PARTS, merge_decisions
 from rulecore.factory import LateEventWriter, RulesFactory, find_exchanges
 from rulecore.key_columns import keep_keys
@@ -38,7 +43,7 @@ from streamcore.service.build_runner import build_runner
 from streamcore.service.config.sinks import sink_factories
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
-from streamcore.wire.lanes import CONTROL
+from streamcore.wire.lanes import CONTROL, DECISIONS
 
 
 def build_app(settings: RulesSettings) -> App:
@@ -60,39 +65,36 @@ def build_app(settings: RulesSettings) -> App:
 
 def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Sequence[PublishedDocument]) -> App:
     """Build the app with the streams of its files, those that were published while it ran, and the keys by which rules
-    group. The files are read once:
-    what is written into them later is for the next start."""
+    group. The files are read once: what is written into them later is for the next start."""
     sources = add_streams(in_files, published)
     further = dict(keys for one in published if (keys := one.further_keys) is not None)
     streams = tuple(
         RuleStream(one.schema, one.topic, keep_keys(one.schema, further.get(one.schema.name, ()))) for one in sources
     )
-    alert_rows = lanes_of_sinks(settings)
+    row_lanes = lanes_of_sinks(settings)
+    rules = RulesFactory(
+        streams=streams,
+        sources=sources,
+        max_rules=settings.max_rules,
+        groups=GroupSettings(distinct=settings.max_distinct),
+        dispatch=DispatchSettings(compare_every_ms=settings.compare_every_ms, chosen=settings.max_chosen_events),
+        max_matches=settings.max_matches,
+        budgets=StateBudgets(
+            rule_bytes=settings.max_rule_state_bytes,
+            group_bytes=settings.max_group_state_bytes,
+            shard_bytes=settings.max_shard_state_bytes,
+        ),
+        feature_stage=settings.feature_stage,
+        alert_rows=tuple(lane for lane in row_lanes if lane != DECISIONS),
+    )
     app = App(
         name=settings.app,
         sources=sources,
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES} | {CONTROL: settings.control_topic},
-        tables=frozenset(ROW_LANES[lane] for lane in alert_rows),
-        stages=(
-            RulesFactory(
-                streams=streams,
-                sources=sources,
-                max_rules=settings.max_rules,
-                groups=GroupSettings(distinct=settings.max_distinct),
-                dispatch=DispatchSettings(
-                    compare_every_ms=settings.compare_every_ms, chosen=settings.max_chosen_events
-                ),
-                max_matches=settings.max_matches,
-                budgets=StateBudgets(
-                    rule_bytes=settings.max_rule_state_bytes,
-                    group_bytes=settings.max_group_state_bytes,
-                    shard_bytes=settings.max_shard_state_bytes,
-                ),
-                alert_rows=alert_rows,
-            ),
-        ),
-        exchanges=tuple(find_exchanges(streams)),
+        tables=frozenset(ROW_LANES[lane] for lane in row_lanes),
+        stages=(rules.for_features(), rules) if settings.feature_stage else (rules,),
+        exchanges=tuple(find_exchanges(streams, feature_stage=settings.feature_stage)),
         shards=settings.shards,
         key_groups=settings.key_groups,
         watermark=settings.watermark,
@@ -100,14 +102,15 @@ def _build(settings: RulesSettings, in_files: tuple[Source, ...], published: Seq
         limits=settings.limits,
         rebuild=partial(_build, settings, in_files),
         data_keys=DATA_KEYS,
-        merges={DECISION_PARTS: merge_decisions},
+        reads_of_all_stages=True,
+        merges={DECISION_PARTS: merge_decisions_and_rows if DECISIONS in row_lanes else merge_decisions},
     )
     return add_deduplication(app, LateEventWriter(streams))
 
 
 def table_columns() -> Mapping[str, pa.Schema]:
     """Return the columns of the rows of each lane that sinks take."""
-    return dict.fromkeys(ROW_LANES.values(), alert_columns())
+    return {rows: decision_columns() if lane == DECISIONS else alert_columns() for lane, rows in ROW_LANES.items()}
 
 
 def create_runner(settings: RulesSettings, runtime: Runtime, listeners: Listeners) -> Runner:

@@ -12,8 +12,8 @@ from streamcore.service.config.sinks import SinkDocuments
 
 
 class RulesSettings(SinkDocuments, ServiceSettings):
-    """Settings of the rules app. A sink takes alerts, too, if it has an entry for the lane alerts_table, and those
-    of versions on trial for the lane shadow_table."""
+    """Settings of the rules app. A sink takes alerts, too, if it has an entry for the lane alerts_table, those of
+    versions on trial for the lane shadow_table, and decisions for the lane decisions_table."""
 
     preload: ClassVar[tuple[str, ...]] = ("rulecore.kernel",)
 
@@ -47,6 +47,12 @@ class RulesSettings(SinkDocuments, ServiceSettings):
         default=512 << 20,
         description="Most bytes of state that all rules keep in one shard; above it, the rule that keeps most goes "
         "into quarantine. A worker holds the state of `shards` / `parallelism` shards.",
+    )
+    feature_stage: bool = Field(
+        default=False,
+        description="Whether a rule may have features of other keys than its own, such as of the card and the device "
+        "of a user's payment. They are computed in a keyed stage of their own, one more in each cut; a checkpoint gets "
+        "it, or loses it, by a savepoint.",
     )
     max_chosen_events: Positive = Field(
         default=10_000,

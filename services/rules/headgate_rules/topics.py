@@ -11,19 +11,20 @@ from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, DECISIONS, LATE, SHADOW,
 
 LANES = (ALERTS, SHADOW, DECISIONS, STATUS, LATE, DEAD_LETTERS)
 #: The lanes that sinks take as rows, by the lane that has them as records.
-ROW_LANES = {lane: table_lane(lane) for lane in (ALERTS, SHADOW)}
+ROW_LANES = {lane: table_lane(lane) for lane in (ALERTS, SHADOW, DECISIONS)}
 
 
 def find_lane_faults(settings: RulesSettings) -> Sequence[DocumentFault]:
     """Return the entries of sinks for lanes that are not there."""
+    *most, last = ROW_LANES.values()
     return [
-        DocumentFault(path, f"there is no lane {lane!r}; sinks take {' and '.join(ROW_LANES.values())}")
+        DocumentFault(path, f"there is no lane {lane!r}; sinks take {', '.join(most)} and {last}")
         for path, lane in named_lanes(settings)
         if lane not in ROW_LANES.values()
     ]
 
 
 def lanes_of_sinks(settings: RulesSettings) -> tuple[str, ...]:
-    """Return the lanes whose alerts sinks take."""
+    """Return the lanes whose records sinks take as rows."""
     named = {lane for _, lane in named_lanes(settings)}
     return tuple(lane for lane, rows in ROW_LANES.items() if rows in named)

@@ -189,7 +189,7 @@ def _counter(
 
 
 def _added(count: CountDocument, condition: Expr | None, reader: ExpressionReader, path: str) -> Expr:
-    """Return what an event adds; null for an event that is not counted."""
+    """Return the contribution of an event; null for an event that is not counted."""
     added = reader.any_value(count.add, path)
     if added.type.kind not in _COUNTED:
         message, hint = f"a long or a decimal is counted, this is {added.type}", "write: to_long(...)"

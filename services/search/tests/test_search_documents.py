@@ -155,6 +155,7 @@ def test_a_product_without_events_has_figures_of_zero() -> None:
     assert {row[f"{m}_{s}"] for m in ("views", "units", "revenue") for s in ("short", "long")} == {0}
 
 
+@pytest.mark.slow
 def test_a_deletion_is_sent_once_and_only_a_later_change_restores_the_product() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 10_000), views("a", 0), 1_000)
@@ -236,6 +237,7 @@ def test_an_invalid_change_is_a_dead_letter_and_affects_no_other(change: Product
     assert reason in app.dead[0]
 
 
+@pytest.mark.slow
 def test_each_invalid_change_has_the_reason_and_code_of_its_rule() -> None:
     rows: list[ProductChange] = [
         ("a", "replace", "x", "1.00", 0),

@@ -129,6 +129,7 @@ def test_a_restart_in_the_middle_changes_no_record(events: pl.DataFrame) -> None
     assert whole["sessions"].equals(again["sessions"])
 
 
+@pytest.mark.slow
 def test_a_late_event_that_joins_two_sessions_retracts_exactly_one() -> None:
     events = shop_events(1_000).filter(pl.col("user_id").is_not_null())[:5]
     times = seconds_after(events, 0, 30, 31, 15, 15)

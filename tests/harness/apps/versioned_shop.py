@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -25,7 +25,7 @@ from streamcore.savepoint.initial_state import initial_blobs
 from streamcore.savepoint.restore import restore_checkpoint
 from streamcore.savepoint.state_files import save_shard
 from streamcore.schema import StreamSchema
-from streamcore.state.blob_store import MemoryBlobs
+from streamcore.state.blob_store import BlobStore, MemoryBlobs
 from streamcore.storage import LocalObjectStore, open_object_store
 from streamcore.topology.simulation import Simulation
 from streamcore.topology.stream import Stream, source
@@ -165,7 +165,7 @@ def simulated(version: Version, shards: int) -> Simulation:
 
 def save(
     app: App,
-    blobs: dict[tuple[int, int], MemoryBlobs],
+    blobs: Mapping[tuple[int, int], BlobStore],
     folder: Path,
     moment: SavepointPosition,
     name: str = "one",

@@ -145,6 +145,12 @@ KEYS: Mapping[tuple[str, ...], Callable[[Pay], object]] = {
     (): lambda e: e.user,
     ("user", "card"): lambda e: (e.user, e.card),
 }
+#: Keys by which the events of the rule, which is by user, are not routed.
+OTHER_KEYS: Mapping[tuple[str, ...], Callable[[Pay], object]] = {
+    ("card",): lambda e: e.card,
+    ("n % 3",): lambda e: e.offset % 3,
+    ("amount", "card"): lambda e: (e.amount, e.card),
+}
 WINDOWS: Mapping[str, tuple[int, int]] = {
     '{"sliding": "10m", "every": "1m"}': (1, 10),
     '{"sliding": "12m", "every": "4m"}': (4, 3),
@@ -168,7 +174,7 @@ class Spec:
         """Return the value at the event; ``earlier``: all that arrived before it."""
         pane, panes = WINDOWS[self.within]
         known = [*earlier, event] if self.including_this else earlier
-        key = KEYS[self.by]
+        key = {**KEYS, **OTHER_KEYS}[self.by]
         read = [e for e in known if key(e) == key(event) and e.minute // pane > event.minute // pane - panes]
         return AGGREGATES[self.of]([e for e in read if WHERES[self.where](e)], event)
 

@@ -10,13 +10,13 @@ import os
 NAME = os.environ.get("HYPOTHESIS_PROFILE") or "test"
 
 #: What part of a property's examples a profile runs.
-_SHARE_OF_EXAMPLES = {"quick": 0.02, "test": 0.15, "nightly": 10.0}
+_SHARE_OF_EXAMPLES = {"quick": 0.02, "test": 0.07, "nightly": 10.0}
 _QUICK_SHARE_OF_CASES = 0.075
 
 
 def examples(written: int) -> int:
-    """Return how many of the examples that its settings name a property draws: at least 2 in ``quick``, else 5."""
-    least = 2 if NAME == "quick" else 5
+    """Return how many of the examples that its settings name a property draws: at least 2 in ``quick``, else 4."""
+    least = 2 if NAME == "quick" else 4
     return max(min(written, least), round(written * _SHARE_OF_EXAMPLES.get(NAME, 1.0)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _ALL = ("check", "run", "try")
-_MORE = {"etl": ("diff", "explain", "graph", "tables", "test"), "sessions": ("tables",)}
+_MORE = {"etl": ("diff", "explain", "graph", "init", "tables", "test"), "sessions": ("init", "tables")}
 
 
 def import_paths(service: str) -> Mapping[str, str]:

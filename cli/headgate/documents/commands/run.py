@@ -12,18 +12,26 @@ from headgate.documents.commands.options import FILE
 
 def _command(service: str) -> click.Command:
     def run(
-        file: Path, entries: Sequence[str], partitions: int, *, local: bool, create_topics: bool, keep_broker: bool
+        file: Path,
+        entries: Sequence[str],
+        sends: Sequence[str],
+        partitions: int | None,
+        *,
+        local: bool,
+        create_topics: bool,
+        keep_broker: bool,
     ) -> None:
         from headgate.documents.run import RunOptions, run_document
 
-        run_document(service, file, RunOptions(entries, local, create_topics, partitions, keep_broker))
+        run_document(service, file, RunOptions(entries, local, create_topics, partitions, keep_broker, sends))
 
     run.__doc__ = (
         f"Run the {service} service with the settings FILE on this machine, with a live view.\n\n"
         "It checks FILE, fetches Java and Spark's jars once, starts the local broker if FILE names it "
-        "(127.0.0.1:19092), creates the topics that are missing on this machine, and starts the app. Ctrl-C stops at a "
-        "batch boundary; the next run continues there. Servers of tables and indexes must run already. Without a "
-        "terminal the view is a line every few seconds."
+        "(127.0.0.1:19092) and the local PostgreSQL with its tables if FILE names it (127.0.0.1:19432), creates the "
+        "topics that are missing on this machine, and starts the app. Ctrl-C stops at a batch boundary; the next run "
+        "continues there. Other servers of tables and indexes must run already. Without a terminal the view is a line "
+        "every few seconds."
     )
     options = [
         click.argument("file", type=FILE),
@@ -34,6 +42,13 @@ def _command(service: str) -> click.Command:
             metavar="ENTRY=VALUE",
             help="An entry instead of that of FILE. Repeatable.",
         ),
+        click.option(
+            "--send",
+            "sends",
+            metavar="[INPUT=]PATH",
+            multiple=True,
+            help="Send the records of this file first, one on each line; with several inputs STREAM=PATH. Repeatable.",
+        ),
         click.option("--local", is_flag=True, help="Use the local broker, whatever Kafka FILE names."),
         click.option(
             "--create-topics", is_flag=True, help="Create missing topics also at a Kafka that is not on this machine."
@@ -41,11 +56,10 @@ def _command(service: str) -> click.Command:
         click.option(
             "--partitions",
             type=click.IntRange(1),
-            default=4,
-            show_default=True,
-            help="Partitions of the topics that are created for the app to read.",
+            help="Partitions of the topics that are created for the app to read (default: 4; with --send 1, which "
+            "holds the lines in order).",
         ),
-        click.option("--keep-broker", is_flag=True, help="Leave the local broker running."),
+        click.option("--keep-broker", is_flag=True, help="Leave the local broker and PostgreSQL running."),
     ]
     command = run
     for option in reversed(options):

@@ -49,10 +49,9 @@ def _columns(service: str, app: App) -> Mapping[str, pa.Schema]:
         from headgate_rules.app import table_columns
 
         return table_columns()
-    from streamcore.topology.kernel import TopologyStage
+    from headgate.programs.local_tables import table_columns as columns_of_topology
 
-    stage = next(one for one in app.stages if isinstance(one, TopologyStage))
-    return stage.topology.table_columns
+    return columns_of_topology(app)
 
 
 etl, sessions, rules = map(_command, ("etl", "sessions", "rules"))

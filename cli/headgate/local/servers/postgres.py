@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from headgate.console.messages import Print, to_stderr
 from headgate.errors import DatabaseError
@@ -30,6 +31,9 @@ from headgate.local.servers.postgres_files import (
     reachable,
     unprivileged_account,
 )
+
+#: The port of the server of ``headgate etl run`` and the like, whose data is in ``default_folder``.
+DEFAULT_PORT: Final = 19432
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +137,8 @@ class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
         if root.is_symlink() or root.stat().st_uid != 0:
             raise DatabaseError(f"postgres: {root} belongs to another user; delete it")
         return root
+
+
+def local_postgres(print_message: Print = to_stderr) -> EmbeddedPostgres:
+    """Return the server of local runs: ``default_folder`` and ``DEFAULT_PORT``."""
+    return EmbeddedPostgres(PostgresServerSettings(default_folder(), DEFAULT_PORT), print_message=print_message)

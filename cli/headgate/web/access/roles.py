@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Role(enum.StrEnum):
-    """What a person may do. ``viewer`` < ``author`` < ``publisher`` < ``approver``; ``operator`` beside them does what
+    """Roles of a person. ``viewer`` < ``author`` < ``publisher`` < ``approver``; ``operator`` beside them does what
     changes no rule (replays, savepoints); ``admin`` may all."""
 
     VIEWER = "viewer"

@@ -66,7 +66,7 @@ def new_release_page(
     rule: Annotated[list[str] | None, Query(max_length=MOST_RULES)] = None,
     name: str = "",
 ) -> str:
-    """Show what a release could make live; with rules what it would change."""
+    """Show the versions that a release could make live; with rules, its changes."""
     return _new_release(console, session, app, rule or [], {"name": name, "why": "", "key": new_key()}, None)
 
 

@@ -92,7 +92,7 @@ def _events(
     reader = KafkaReader(kafka, formats)
     start = {place: end for topic in source.topics for place, end in reader.bounds(topic)[1].items()}
     wanted = {key[0]: physical(*key, schema)}
-    query = KeyEventsQuery(wanted, start, None, None, None, scan)
+    query = KeyEventsQuery([wanted], start, None, None, None, scan)
     found = key_events(reader, source, query, int(time.time() * 1000))
     rows = found.frames[name].sort(EVENT_MS).tail(_EVENTS).iter_rows(named=True)
     return [_event_entry(name, source.topics[0], schema, row) for row in rows], found.read

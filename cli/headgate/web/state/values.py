@@ -321,7 +321,7 @@ class ReviewedRule(Value):
 
 
 class ReleaseReviewValue(Value):
-    """What a release of some versions would change."""
+    """The changes that a release of some versions would make."""
 
     etag: Annotated[str, Field(description="For If-Match: it changes with every change of one of the rules.")]
     problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes; with one, nothing is published.")]

@@ -269,6 +269,7 @@ tests:
     ],
     ids=["window", "session", "count", "features", "in order", "sequence", "absence"],
 )
+@pytest.mark.quick_cases(2)
 def test_a_rule_of_any_kind_is_checked_tested_and_explained_by_keys_that_are_expressions(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,7 +127,7 @@ class DecisionParts:
         self._rows.append((self._policy(event.policy), *place, cause.value, self._event_texts[place], *rule))
 
     def _policy(self, compiled: CompiledPolicy) -> str:
-        """Return what the merge needs of a policy, as JSON."""
+        """Return the parts of a policy that the merge needs, as JSON."""
         if compiled.name not in self._policies:
             policy = compiled.policy
             parts = {"policy": policy.decision_policy, "version": policy.version}

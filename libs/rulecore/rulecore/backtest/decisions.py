@@ -158,7 +158,7 @@ class Decided:
 def decide_parts(
     policy: DecisionPolicy, parts: Sequence[pl.DataFrame], source: RuleInput, modes: Mapping[str, RuleMode]
 ) -> Decided:
-    """Return what a policy decides, from the parts of a cut. ``modes``: by id, those of the rules of the side."""
+    """Return a policy's decisions, from the parts of a cut. ``modes``: by id, those of the rules of the side."""
     recorded: set[_Place] = set()
     fired: dict[_Place, dict[str, tuple[str | None, int]]] = defaultdict(dict)
     for frame in parts:

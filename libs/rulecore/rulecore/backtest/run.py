@@ -120,7 +120,7 @@ class BacktestRun:
         return hits
 
     def decided(self) -> Decided | None:
-        """Return what the policy has decided in the last cut; None without a policy."""
+        """Return the policy's decisions of the last cut; None without a policy."""
         if self._policy is None:
             return None
         return decide_parts(self._policy, self._parts, self.source, self._modes)

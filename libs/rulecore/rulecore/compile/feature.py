@@ -46,7 +46,8 @@ class CompiledFeature:
 
     ``by``: in the order of the names. ``panes``: panes of ``pane_ms`` that it reads, the one of the event
     included. ``text``: the aggregate as its author wrote it; ``type``: of its value. ``half_life_ms``: after which an
-    event counts half, of a time decayed aggregate.
+    event counts half, of a time decayed aggregate. ``route_key``: the key by which the events that it counts are
+    routed: that of its rule, or another one (``CompiledRule.other_keys``).
     """
 
     name: str
@@ -61,6 +62,7 @@ class CompiledFeature:
     text: str
     type: Type
     half_life_ms: int | None = None
+    route_key: tuple[str, ...] = ()
 
     @property
     def column(self) -> str:
@@ -76,10 +78,12 @@ class CompiledFeature:
 
 @dataclass(frozen=True, slots=True)
 class FeatureLimits:
-    """Limits of a feature: the longest time back in ms, and the most panes."""
+    """Limits of a feature: the longest time back in ms, the most panes, and whether it may have another key than the
+    events of its rule."""
 
     window_ms: int
     panes: int
+    other_keys: bool = True
 
 
 def with_definitions(rule: Rule, published: Mapping[str, PublishedFeature]) -> Rule:
@@ -134,7 +138,8 @@ def _compile_feature(
 ) -> tuple[CompiledFeature, tuple[ListColumn, ...]]:
     feature, place = rule.features[number], f"features.{number}"
     assert isinstance(feature, Feature), "names have become definitions"
-    by = _key_columns(feature, rule, schema, key, f"{place}.by")
+    by = _key_columns(feature, rule, schema, f"{place}.by")
+    route_key = _route_key(by, schema, key, f"{place}.by", limits)
     call = _parse_call(feature, names, f"{place}.of")
     argument = None if call.argument is None else compile_expr(call.argument)
     where = None if feature.where is None else compile_condition(feature.where, f"{place}.where", names)
@@ -171,27 +176,36 @@ def _compile_feature(
         text=lang.render(call),
         type=call.type,
         half_life_ms=call.half_life_ms,
+        route_key=route_key,
     )
     return made, tuple(column for one in (argument, where) if one is not None for column in one.list_columns)
 
 
-def _key_columns(
-    feature: Feature, rule: Rule, schema: StreamSchema, key: tuple[str, ...], place: str
-) -> tuple[str, ...]:
-    """Return `by` in the order of the names, which does not depend on other fields. Raise ``RuleSetError`` if its
-    events are on several shards."""
+def _key_columns(feature: Feature, rule: Rule, schema: StreamSchema, place: str) -> tuple[str, ...]:
+    """Return `by` in the order of the names, which does not depend on other fields. Raise ``RuleSetError`` for what is
+    no column of a key."""
     given = feature.by or rule.group_by
     if unknown := [name for name in given if schema.get(name) is None]:
         hint = suggest_field(unknown[0], schema)
         raise RuleSetError(f"{place}: stream {schema.name} has no {', '.join(unknown)}; {hint}")
     if nested := [n for n in given if (field := schema.get(n)) is not None and field.type.is_nested]:
         raise RuleSetError(f"{place}: {', '.join(nested)} is no single value of {schema.name}")
-    if missing := [name for name in key if name not in given]:
-        raise RuleSetError(
-            f"{place}: must contain {', '.join(missing)}, by which the rule's events are routed; "
-            "a feature by another key is one of another rule"
-        )
     return tuple(sorted(given))
+
+
+def _route_key(
+    by: tuple[str, ...], schema: StreamSchema, key: tuple[str, ...], place: str, limits: FeatureLimits
+) -> tuple[str, ...]:
+    """Return the key by which the events that a feature counts are routed: that of the rule if they are in its shards.
+    Raise ``RuleSetError`` if it is another one, and the app computes none of others."""
+    if not {*key} - {*by}:
+        return key
+    if not limits.other_keys:
+        raise RuleSetError(
+            f"{place}: does not contain {', '.join(key)}, by which the rule's events are routed; the app computes "
+            "features of other keys with the setting feature_stage: true"
+        )
+    return schema.routing_key(tuple(name for name in schema.names if name in by))
 
 
 def _parse_call(feature: Feature, names: NameScope, place: str) -> AggregateCall:

@@ -51,6 +51,10 @@ _NO_FEATURES: Mapping[str, PublishedFeature] = MappingProxyType({})
 SESSION = "session"
 COUNT = "count"
 IN_ORDER = "in_order"
+#: Of a family of feature rules, the ``GroupId.kind`` of their features in a stage of its own.
+STAGE_FEATURE = "stage_feature"
+STAGE_IN_ORDER = "stage_in_order"
+STAGE_FAMILIES: Mapping[str, str] = MappingProxyType({RuleKind.FEATURE: STAGE_FEATURE, IN_ORDER: STAGE_IN_ORDER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class RuleLimits:
     decision_policies: int = 100
     #: Most published features of the rule set.
     features: int = 1_000
+    #: Whether features may have other keys than the rule that reads them.
+    other_keys: bool = True
     #: Limits of an expression.
     expression: lang.ExpressionLimits = field(default_factory=lang.ExpressionLimits)
 
@@ -226,6 +232,26 @@ class CompiledRule:
         are in one group."""
         return self.route_key if self.features else self.group_by
 
+    @property
+    def other_keys(self) -> frozenset[Key]:
+        """The keys of features that the events of the rule are not routed by."""
+        return frozenset(one.route_key for one in self.features) - {self.route_key}
+
+    @property
+    def stage_features(self) -> tuple[CompiledFeature, ...]:
+        """The features that an app with a stage for features computes there: those of other keys, and a published one,
+        which rules of any key may read."""
+        is_published = "/" in self.rule.id  # as no rule's id has (``compile.published_feature``)
+        return tuple(one for one in self.features if is_published or one.route_key != self.route_key)
+
+    @property
+    def event_condition(self) -> Expr | None:
+        """The part of ``where`` that reads no feature, if the rule has one: all events that it fires at satisfy it."""
+        features = {one.column for one in self.features}
+        terms = () if self.where is None else lang.conjuncts(self.where)
+        own = tuple(term for term in terms if not lang.columns(term) & features)
+        return None if not own else own[0] if len(own) == 1 else lang.And(terms=own)
+
 
 def compile_rule(
     rule: Rule,
@@ -258,7 +284,8 @@ def _key_columns(rule: Rule, schema: StreamSchema) -> tuple[KeyColumn, ...]:
 def _check_members(rule: CompiledRule, members: Sequence[StreamSchema]) -> None:
     """Raise ``RuleSetError`` if the events of one of the streams of a union have no key to be routed by."""
     operands = {column.name: lang.columns(column.operand) for column in rule.key_columns}
-    needed = {field for name in rule.route_key for field in operands.get(name, {name})}
+    keys = [name for key in (rule.route_key, *sorted(rule.other_keys)) for name in key]
+    needed = {field for name in keys for field in operands.get(name, {name})}
     for member in members if len(members) > 1 else ():
         if absent := sorted(name for name in needed if member.get(name) is None):
             raise RuleSetError(
@@ -464,7 +491,7 @@ def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> C
 
 def _compile_feature_rule(rule: Rule, schema: StreamSchema, names: NameScope, limits: RuleLimits) -> CompiledRule:
     group_by, route_key = grouping_for(rule, schema)
-    most = FeatureLimits(limits.window_ms, limits.panes_per_window)
+    most = FeatureLimits(limits.window_ms, limits.panes_per_window, limits.other_keys)
     features, own_lists = feature_specs.compile_features(rule, schema, names, route_key, most)
     assert rule.where is not None, "the document model rejects a feature rule without a condition"
     with_features = feature_specs.with_features(names, features)

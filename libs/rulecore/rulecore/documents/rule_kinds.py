@@ -64,7 +64,7 @@ class StepTimes(DocumentModel):
 
 
 class Repetition(DocumentModel):
-    """What a step and a group have in common: how they follow the step before, and how often they occur.
+    """The common options of steps and groups: how they follow the step before, and how often they occur.
 
     ``within``: the longest time from the last event of the previous step (in the first step: from its own first event)
     to the last of these events.

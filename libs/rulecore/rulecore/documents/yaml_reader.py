@@ -253,18 +253,22 @@ def read_yaml(
 _HALF_QUOTED = re.compile(r"""[^'"]*:\s+(['"])[^'"]*\1\s+[^\s,}#]""")
 
 
+#: A call with several arguments inside of brackets: YAML reads the comma as the end of the entry.
+_CALL_IN_BRACKETS = re.compile(r"[{\[].*[a-z_]\([^()\"]*,")
 #: A line that is indented by a tab.
 _TABBED = re.compile(r" *\t")
 
 
 def _advice(text: str, place: SourceLocation, found: str) -> str:
-    """Return what to do about a tab, a value that only begins in quotes, or an indentation; else nothing. ``found``:
-    what the parser says."""
+    """Return what to do about a tab, a value that only begins in quotes, a comma inside of brackets, or an indentation;
+    else nothing. ``found``: what the parser says."""
     line = "".join(text.split("\n")[place.line - 1 : place.line])
     if _TABBED.match(line) or line[place.column - 1 : place.column] == "\t":
         return "; YAML is indented by spaces and takes no tab"
     if _HALF_QUOTED.match(line):
         return "; a value that begins with a quote is written on a line of its own, after >-"
+    if "expected ',' or" in found and _CALL_IN_BRACKETS.search(line):
+        return "; inside of { } or [ ] an expression with a comma is in quotes, such as {a: \"coalesce(b, 'c')\"}"
     if "expected" in found or "mapping values" in found:
         return "; look at the indentation: the entries of a list or a mapping begin in one column"
     return ""

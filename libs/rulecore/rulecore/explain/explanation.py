@@ -34,7 +34,8 @@ class RuleReason:
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuestion:
-    """What to explain: the event in row ``row`` of the frame, the time ``at_ms`` (epoch ms), or else the latest event.
+    """The subject of an explanation: the event in row ``row`` of the frame, the time ``at_ms`` (epoch ms), or
+    else the latest event.
 
     ``closing_ms``: the watermark to assume; windows that end before it are closed.
     """

@@ -27,7 +27,7 @@ _Number = Annotated[int, Field(ge=1, le=2**53)]
 
 
 class SignerRole(enum.StrEnum):
-    """What a signer may do; each includes those before it. ``author`` proposes, ``publisher`` publishes what needs no
+    """Rights of a signer; each includes those before it. ``author`` proposes, ``publisher`` publishes what needs no
     approval and in an emergency, ``approver`` approves, ``admin`` signs signers and policies."""
 
     AUTHOR = "author"
@@ -138,7 +138,7 @@ class ProposalDocument(_Signed):
 
     @property
     def contents(self) -> tuple[str, ...]:
-        """What it changes, for people: each version, and the names of what it deletes."""
+        """Its changes, for people: each version, and the names of what it deletes."""
         versions = [(rule.id, rule.version) for rule in self.rules]
         versions += [(one.decision_policy, one.version) for one in self.decision_policies]
         return (*(f"{name}@{version}" for name, version in versions), *self.delete, *self.delete_policies)

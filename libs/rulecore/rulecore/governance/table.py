@@ -52,8 +52,8 @@ class SignerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalNeed:
-    """What a change needs: ``approvals`` by others; ``signed``, at least a signature. ``emergency_hours``: how long it
-    may count without approvals. ``policies``: the names of those that ask for it."""
+    """The requirements of a change: ``approvals`` by others; ``signed``, at least a signature.
+    ``emergency_hours``: how long it may count without approvals. ``policies``: the names of those that ask for it."""
 
     approvals: int = 0
     signed: bool = False
@@ -183,8 +183,9 @@ class GovernanceTable:
     # --- what is needed -----------------------------------------------------------------------------------------
 
     def need(self, tags: Iterable[str], mode: RuleMode, rule: Rule | None = None) -> ApprovalNeed:
-        """Return what a change needs. ``tags``: those of the new version and of the present ones, so that no version
-        escapes by leaving its tag out. ``rule``: the new version; one whose content was approved needs no approval."""
+        """Return the requirements of a change. ``tags``: those of the new version and of the present ones, so that no
+        version escapes by leaving its tag out. ``rule``: the new version; one whose content was approved needs no
+        approval."""
         covering = [one for one in self.policies.values() if not one.removed and one.covers(frozenset(tags))]
         signed = any(one.require == "signed" for one in covering)
         asking = [one for one in covering if one.approvals_for(mode)]

@@ -9,9 +9,10 @@ from urllib.parse import unquote
 
 import polars as pl
 
-from rulecore.compile.rule import CompiledRule
+from rulecore.compile.rule import STAGE_FAMILIES, CompiledRule
 from rulecore.documents.rule import RuleKind
 from rulecore.firing import RuleFailure, RuleFiring
+from rulecore.groups.feature_values import FeatureValues
 from rulecore.language.types import Value
 from rulecore.state_size import StateHolder
 from streamcore.key_space import KeySpace
@@ -26,7 +27,8 @@ class GroupId:
     """The identity of a group: rules with an equal ``GroupId`` share state.
 
     ``kind`` is a ``RuleKind``, or ``session`` or ``count`` for these kinds of windows, or ``in_order`` for
-    feature rules that evaluate events in order of time. ``unit`` is the length of a pane or the gap of a session, in
+    feature rules that evaluate events in order of time, or one of ``compile.rule.STAGE_FAMILIES`` for their features
+    in a stage of its own. ``unit`` is the length of a pane or the gap of a session, in
     milliseconds; the events per pane of a count window; 0 for other kinds. ``generation`` counts how often the group
     was deleted before, so that rows of a deleted group have another name in the state log.
     """
@@ -36,6 +38,11 @@ class GroupId:
     group_by: tuple[str, ...]
     unit: int = 0
     generation: int = 0
+
+    @classmethod
+    def for_features(cls, rule: CompiledRule, key: tuple[str, ...]) -> GroupId:
+        """Return the group of the features of a rule that the stage for features computes for one key."""
+        return cls(STAGE_FAMILIES[rule.family], rule.rule.on, key)
 
     @classmethod
     def for_rule(cls, rule: CompiledRule) -> GroupId | None:
@@ -74,7 +81,7 @@ class CutContext:
 
     ``topic``: the topic of the group's stream; ``topics``: of each source of the app, if the group's stream is a union.
     ``shard``: the number of the shard; ``key_space`` decides which shard
-    owns a key. ``lists``: the contents of the lists, by name.
+    owns a key. ``lists``: the contents of the lists, by name. ``values``: of features of other keys than the group's.
     """
 
     shard: int
@@ -85,6 +92,7 @@ class CutContext:
     next_watermark_ms: int
     lists: Mapping[str, ListValues] = field(default_factory=dict)
     topics: Sequence[str] = ()
+    values: FeatureValues = field(default_factory=FeatureValues)
 
     def find_topic(self, partition: int) -> str:
         """Return the topic of an event. ``partition``: of the app, as events have it."""

@@ -54,6 +54,14 @@ def _group_factory(kind: str) -> GroupFactory:
             from rulecore.groups.features.in_order import InOrderFeatureGroup
 
             return InOrderFeatureGroup
+        case compiled.STAGE_FEATURE:
+            from rulecore.groups.features.stage import StageFeatures
+
+            return StageFeatures
+        case compiled.STAGE_IN_ORDER:
+            from rulecore.groups.features.stage import StageInOrderFeatures
+
+            return StageInOrderFeatures
         case RuleKind.SCORE:
             from rulecore.groups.scores.group import ScoreGroup
 

@@ -23,7 +23,7 @@ _GROUP: Final = re.compile(r"\((?:\?:|\?P?<[A-Za-z_][A-Za-z0-9_]*>|(?!\?))")
 
 @dataclass(frozen=True, slots=True)
 class RequiredTexts:
-    """What a pattern that was read needs. ``texts``: a match contains one of them; empty: nothing is known.
+    """The literals that a pattern needs. ``texts``: a match contains one of them; empty: nothing is known.
 
     ``folded``: they are in lower case, and the lower case of a text with a match contains one.
     """
@@ -33,7 +33,7 @@ class RequiredTexts:
 
 
 def required_texts(pattern: str) -> RequiredTexts | None:
-    """Return what a pattern needs; None if the reader does not know its syntax."""
+    """Return the literals that a pattern needs; None if the reader does not know its syntax."""
     flags = ""
     while (match := _START.match(pattern)) is not None:
         flags += match[1]

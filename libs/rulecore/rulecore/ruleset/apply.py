@@ -217,7 +217,7 @@ class RuleSetUpdate:
         yield from map(with_canonical_bytes, release.changes)
 
     def compute_need(self, proposal: ProposalDocument) -> ApprovalNeed:
-        """Return what all changes of a proposal together need."""
+        """Return the requirements of all changes of a proposal together."""
         return self._approvals().need(proposal)
 
     def end_emergencies(self) -> list[RuleStatus]:

@@ -139,7 +139,7 @@ class Approvals:
     # --- what a change needs ------------------------------------------------------------------------------------
 
     def need(self, document: ProposalDocument) -> ApprovalNeed:
-        """Return what all changes of a proposal together need."""
+        """Return the requirements of all changes of a proposal together."""
         needs = [compute_need(self.versions, self.governance, change) for change in _changes(document)]
         needs += self.policies.needs(document, self.governance)
         asking = [one for one in needs if one.approvals]
@@ -233,7 +233,7 @@ def _changes(document: ProposalDocument) -> list[RuleChange]:
 
 
 def compute_need(versions: VersionTable, governance: GovernanceTable, change: RuleChange) -> ApprovalNeed:
-    """Return what a change needs by the policies for its tags and those of the present versions of the rule."""
+    """Return the requirements of a change, by the policies for its tags and those of the rule's present versions."""
     if not governance.policies:
         return ApprovalNeed()
     name = _name(change)

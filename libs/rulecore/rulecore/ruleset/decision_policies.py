@@ -87,12 +87,13 @@ class PolicyTable:
         return draft, [draft.apply(name, value, None) for name, value in changes]
 
     def needs(self, document: ProposalDocument, governance: GovernanceTable) -> list[ApprovalNeed]:
-        """Return what each of a proposal's changes of decision policies needs."""
+        """Return the requirements of each of a proposal's changes of decision policies."""
         published = [self.need(one.decision_policy, one, governance) for one in document.decision_policies]
         return published + [self.need(name, None, governance) for name in document.delete_policies]
 
     def need(self, name: str, policy: DecisionPolicy | None, governance: GovernanceTable) -> ApprovalNeed:
-        """Return what a change needs: that of a live rule without tags, or of its deletion if ``policy`` is None."""
+        """Return the requirements of a change: those of a live rule without tags, or of
+        its deletion if ``policy`` is None."""
         if not self._changes(name, policy):
             return ApprovalNeed()
         return governance.need((), RuleMode.RETIRED if policy is None else RuleMode.LIVE)

@@ -51,7 +51,7 @@ class RuleChangeKind(enum.StrEnum):
 
 
 class StateOutcome(enum.StrEnum):
-    """What publishing does to a part of a rule's state."""
+    """The effect of publishing on a part of a rule's state."""
 
     KEPT = "kept"
     NEW = "new"

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -42,6 +42,15 @@ from streamcore.schema import StreamSchema
 _SET: Final = "set"
 _RULE, _STAGED = "rule:", "staged:"
 _NEVER: Final = 2**63 - 1
+
+
+class RuleReads(NamedTuple):
+    """What rules need of the events of each stream: fields, the keys by which they are routed to rules, and those by
+    which they are routed to features of other keys."""
+
+    fields: Mapping[str, frozenset[str]]
+    keys: Mapping[str, frozenset[Key]]
+    feature_keys: Mapping[str, frozenset[Key]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,7 @@ class RuleSet:
     )
     _boundary_cache: list[int] = field(default_factory=list, compare=False, repr=False)
     _with_state_cache: list[tuple[CompiledRule, ...]] = field(default_factory=list, compare=False, repr=False)
-    _reads_cache: list[tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[Key]]]] = field(
-        default_factory=list, compare=False, repr=False
-    )
+    _reads_cache: list[RuleReads] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def empty(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None) -> RuleSet:
@@ -151,34 +158,32 @@ class RuleSet:
         needing = [rule for rule in self.with_state() if rule.columns and rule.rule.on == stream]
         return distinct(column for rule in needing for column in rule.columns)
 
-    def read_fields(self) -> Mapping[str, frozenset[str]]:
-        """Return the fields of each stream that rules can read before the next control record."""
-        return self._find_reads()[0]
-
-    def routing_keys(self) -> Mapping[str, frozenset[Key]]:
-        """Return the keys by which the events of each stream must be routed until the next control record."""
-        return self._find_reads()[1]
-
-    def _find_reads(self) -> tuple[Mapping[str, frozenset[str]], Mapping[str, frozenset[Key]]]:
-        """Return ``read_fields`` and ``routing_keys``."""
+    def find_reads(self) -> RuleReads:
+        """Return what the rules need of the events until the next control record."""
         if not self._reads_cache:
-            fields: dict[str, set[str]] = {name: set() for name in self.streams}
-            keys: dict[str, set[Key]] = {name: set() for name in self.streams}
-            for position, rule in self.rules.items():
-                for name in stream_names(rule.rule.on) if position.slot is not Slot.DRAFT else ():
-                    fields[name] |= rule.reads
-                    keys[name].add(rule.route_key)
-            for keeper in self.features.keepers.values():
-                for name in stream_names(keeper.rule.on):
-                    fields[name] |= keeper.reads
-                    keys[name].add(keeper.route_key)
-            for name, policy in self.policies.by_stream.items():
-                fields[name] |= policy.reads[name]
-                if policy.chooses(name):
-                    keys[name].add(self.streams[name].keys[0])
-            own = {name: frozenset(self.streams[name].names) & read for name, read in fields.items()}
-            self._reads_cache.append((own, {name: frozenset(found) for name, found in keys.items()}))
+            self._reads_cache.append(self._find_reads())
         return self._reads_cache[0]
+
+    def _find_reads(self) -> RuleReads:
+        """Compute ``find_reads``."""
+        fields: dict[str, set[str]] = {name: set() for name in self.streams}
+        keys: dict[str, set[Key]] = {name: set() for name in self.streams}
+        feature_keys: dict[str, set[Key]] = {name: set() for name in self.streams}
+        in_slots = [rule for position, rule in self.rules.items() if position.slot is not Slot.DRAFT]
+        for rule in (*in_slots, *self.features.keepers.values()):
+            for name in stream_names(rule.rule.on):
+                fields[name] |= rule.reads
+                keys[name].add(rule.route_key)
+                feature_keys[name] |= {one.route_key for one in rule.stage_features}
+        for name, policy in self.policies.by_stream.items():
+            fields[name] |= policy.reads[name]
+            if policy.chooses(name):
+                keys[name].add(self.streams[name].keys[0])
+        return RuleReads(
+            {name: frozenset(self.streams[name].names) & read for name, read in fields.items()},
+            {name: frozenset(found) for name, found in keys.items()},
+            {name: frozenset(found) for name, found in feature_keys.items()},
+        )
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
         """Return the input of ``restore``: names and values, sorted by name, the header last."""
@@ -308,7 +313,7 @@ class RuleSet:
         return replace(self, quarantined=reasons, unconfirmed=unconfirmed, _matchers=kept, _with_state_cache=[])
 
     def compute_need(self, proposal: ProposalDocument) -> ApprovalNeed:
-        """Return what all changes of a proposal together need now."""
+        """Return the present requirements of all changes of a proposal together."""
         return self._start_update(0).compute_need(proposal)
 
     # --- questions ----------------------------------------------------------------------------------------------
@@ -371,10 +376,10 @@ class RuleSet:
 
 def _check_routed(rule: CompiledRule, routes: Mapping[str, Sequence[Key]] | None) -> None:
     """Raise ``RuleSetError`` if the key of a rule is none of its streams any more."""
-    for name in stream_names(rule.rule.on) if routes is not None else ():
-        if routes is not None and rule.route_key not in routes[name]:
+    for name in () if routes is None else stream_names(rule.rule.on):
+        if missing := sorted({rule.route_key, *rule.other_keys}.difference((routes or {})[name])):
             raise RuleSetError(
-                f"[{', '.join(rule.route_key)}] is no key of {name} any more; publish a new version, which begins "
+                f"[{', '.join(missing[0])}] is no key of {name} any more; publish a new version, which begins "
                 "anew, or start with the key in the stream file"
             )
 

@@ -140,19 +140,23 @@ class VersionTable:
     def check_key(self, compiled: CompiledRule) -> None:
         """Raise ``RuleSetError`` if the rule needs one key too many."""
         names = stream_names(compiled.rule.on)
-        if all(compiled.route_key in one.keys for one in self.context.streams if one.name in names):
+        needed = {compiled.route_key, *compiled.other_keys}
+        if all(needed.issubset(one.keys) for one in self.context.streams if one.name in names):
             return
         if not self.route_keys:
             known = [*self.rules.values(), *self.features.keepers.values()]
-            self.route_keys.update((n, r.route_key) for r in known for n in stream_names(r.rule.on))
+            self.route_keys.update(
+                (n, key) for r in known for key in (r.route_key, *r.other_keys) for n in stream_names(r.rule.on)
+            )
         most = self.context.limits.keys
         for name in names:
-            if (name, compiled.route_key) not in self.route_keys and sum(n == name for n, _ in self.route_keys) >= most:
+            added = {(name, key) for key in needed} - self.route_keys
+            if added and sum(n == name for n, _ in self.route_keys) + len(added) > most:
                 raise RuleSetError(
                     f"group_by: rules group {name} by {most} keys, which is the limit: each event is sent for "
                     "each; group by one of these, or delete the rules of one"
                 )
-            self.route_keys.add((name, compiled.route_key))
+            self.route_keys |= added
 
     def _acceptance_note(self, rule: Rule) -> str | None:
         """Return a note for the status of an accepted version that waits for its ``effective`` start."""

@@ -50,6 +50,7 @@ def test_each_decision_is_what_a_loop_decides(seed: int) -> None:
     assert {"where", "share"} & causes.keys(), "events without a rule"
 
 
+@pytest.mark.slow
 def test_alerts_and_decisions_name_each_other() -> None:
     output = run(events(random.Random(3), 200), size=40)
     decisions = {d["decision_id"]: d for d in on(output, DECISIONS)}
@@ -72,6 +73,7 @@ def test_alerts_and_decisions_name_each_other() -> None:
     assert left["once", "suppressed"] > 0
 
 
+@pytest.mark.slow
 def test_decisions_depend_neither_on_shards_nor_on_cuts() -> None:
     history = events(random.Random(4), 120)
     runs = [run(history, size, shards) for size, shards in ((60, 1), (17, 3))]

@@ -183,6 +183,11 @@ def test_a_rule_without_any_condition_is_rejected() -> None:
         ),
         ("a:\n\t- b", SourceLocation(2, 1), "YAML is indented by spaces and takes no tab"),
         ("a:\n  - b\n - c", SourceLocation(3, 2), "look at the indentation: the entries of a list or a mapping"),
+        (
+            "{at: 1, b: coalesce(x, 'c')}",
+            SourceLocation(1, 27),
+            'an expression with a comma is in quotes, such as {a: "',
+        ),
         ("[[[[1]]]]", SourceLocation(1, 5), "nested deeper than 3"),
         ("[" + "1, " * 200 + "1]", SourceLocation(1, 299), "more than 100 entries"),
         ("x" * 3_000, SourceLocation(1, 1), "more than 2000 bytes"),

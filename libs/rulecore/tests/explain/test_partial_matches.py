@@ -130,6 +130,7 @@ def test_a_condition_that_compares_steps_shows_the_values_that_were_too_small() 
         ([TWO, PAID], [(0, "p", 1), (1, "x", 1)], [], ("failed",), "no event began it", []),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_how_a_beginning_ended(
     sequence: Sequence[Mapping[str, object]],
     events: Sequence[Event],

@@ -241,6 +241,7 @@ def test_no_version_counts_without_what_its_policy_asks(seeds: range) -> None:
         assert all(reached[name] >= 20 for name in (*wanted, "rule effective", "rule accepted", "alone")), reached
 
 
+@pytest.mark.slow
 def test_some_schedules() -> None:
     reached: Counter[str] = Counter()
     run_schedules(range(60), reached)
@@ -248,6 +249,7 @@ def test_some_schedules() -> None:
 
 
 @pytest.mark.parametrize("check", ["unsigned", "same subject", "role", "signature", "end", "second emergency"])
+@pytest.mark.quick_cases(2)
 def test_the_oracle_sees_each_missing_check(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each protection off, a schedule breaks the law."""
     from rulecore.governance import table

@@ -188,6 +188,7 @@ _AT_FIRST_OCCURRENCE = {
 
 
 @pytest.mark.parametrize(("text", "underlined", "message", "hint"), REJECTED_IN_WHERE)
+@pytest.mark.quick_cases(30)
 def test_an_error_in_where_has_a_location_and_a_hint(text: str, underlined: str, message: str, hint: str) -> None:
     _check(_rejected(text, SCOPE, "where"), text, underlined, message, hint)
 

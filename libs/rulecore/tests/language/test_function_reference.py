@@ -34,6 +34,7 @@ def test_every_function_and_aggregate_has_an_entry_and_no_entry_is_left_over() -
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.quick_cases(42)
 def test_an_example_is_true_for_the_reference_evaluator_and_in_columns(example: str, tmp_path: Path) -> None:
     (tmp_path / "example").write_text("an example's key, not a secret\n")
     expression = parse(example, Scope({}, secrets={"example": str(tmp_path / "example")}))

@@ -85,6 +85,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("scope", [SCOPE, HAVING], ids=["where", "having"])
+@pytest.mark.quick_cases(32)
 def test_a_hostile_text_is_rejected_with_a_location(text: str, scope: Scope) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text, scope)

@@ -74,6 +74,7 @@ def test_the_size_of_a_slice_changes_no_result(text: str, size: int, monkeypatch
 
 
 @pytest.mark.parametrize("text", READ_OUTSIDE)
+@pytest.mark.quick_cases(2)
 def test_a_row_has_its_result_in_each_batch(text: str) -> None:
     assert [_run(text, [row])[0] for row in ROWS] == _run(text)
     assert _run(text, []) == []

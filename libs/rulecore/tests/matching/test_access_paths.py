@@ -175,6 +175,7 @@ def test_the_rules_use_every_access_path_and_share_common_conditions() -> None:
 
 
 @pytest.mark.parametrize("events", [100, 600])
+@pytest.mark.slow
 def test_the_index_finds_every_constant_in_small_and_large_batches(events: int) -> None:
     """They are translated in two ways, and 0.0 and -0.0, which are equal, have two patterns of bits."""
     maker = Shapes(1)

@@ -56,6 +56,7 @@ def test_the_policies_order_every_outcome_of_the_rules_of_their_stream() -> None
 
 
 @pytest.mark.parametrize("name", POLICY_STREAMS)
+@pytest.mark.slow
 def test_a_policy_decides_as_its_tests_say(name: str) -> None:
     (policy,) = (one.policy for one in POLICIES if one.policy is not None and one.policy.decision_policy == name)
     rules = [rule for rule in RULES if rule.on == name]
@@ -115,6 +116,7 @@ def run(rule: Rule) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
+@pytest.mark.slow
 def test_a_rule_fires_on_its_events_and_is_silent_on_near_misses(rule: Rule) -> None:
     assert sum(bool(test.expect) for test in rule.tests) >= 1
     assert sum(not test.expect for test in rule.tests) >= 2

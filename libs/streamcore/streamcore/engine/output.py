@@ -132,13 +132,16 @@ class OutputCommitter:
             if records.lane in self.app.merges:
                 parts.setdefault(records.lane, []).extend(read_rows(records.values))
             elif records.lane in self.app.tables:
-                self._add_tables(output, records)
+                self._add_tables(output, records.lane, records.values)
             else:
                 output.records += self._to_kafka_records(records)
                 output.lanes[records.lane] += len(records.values)
                 if records.lane == DEAD_LETTERS:
                     output.reasons.update(_codes(records))
         for record in merge_rows(self.app, parts):
+            if record.lane in self.app.tables:
+                self._add_tables(output, record.lane, [record.value])
+                continue
             output.records.append(OutRecord(self._topic(record.lane), record.key, record.value, record.headers))
             output.lanes[record.lane] += 1
         return output
@@ -157,11 +160,11 @@ class OutputCommitter:
             raise ConfigError(f"app {self.app.name}: lane {lane} has no topic")
         return topic
 
-    def _add_tables(self, output: _CutOutput, records: LaneRecords) -> None:
+    def _add_tables(self, output: _CutOutput, lane: str, values: Iterable[bytes | None]) -> None:
         """Decode the rows of a lane that ends in a sink."""
-        for table in read_rows(records.values):
-            output.tables.setdefault(records.lane, []).append(table)
-            output.lanes[records.lane] += table.num_rows
+        for table in read_rows(values):
+            output.tables.setdefault(lane, []).append(table)
+            output.lanes[lane] += table.num_rows
 
     def _dead_letter(self, sink: Sink, tables: Mapping[str, pa.Table], rejected: RejectedRow) -> OutRecord:
         """Return the dead letter of a row that a sink rejected: the row as JSON, with the reason in its headers."""

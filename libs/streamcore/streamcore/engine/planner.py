@@ -33,8 +33,6 @@ from streamcore.offsets import (
 from streamcore.schema_registry.waiting import SchemaPins
 from streamcore.storage.checked_json import compute_digest
 
-#: A cut without input is planned after this time, so that the clock advances and partitions become idle.
-_EMPTY_CUT_MS = 1_000
 _POLL_S = 0.02
 
 
@@ -82,9 +80,9 @@ class Planner:
     def plan_cut(self, batch: int, on_poll: Callable[[], None], before_write: Callable[[], None]) -> CutBounds:
         """Return the bounds of the batch from the offset log, or plan new ones and write them to it.
 
-        A new cut waits for input, one second at most, because the clock must advance without input too. ``on_poll`` is
-        called at each poll for input, ``before_write`` before the bounds are written; an error of either is raised, and
-        nothing is written then.
+        A new cut waits for input, ``Limits.empty_cut_interval_ms`` at most, because the clock must advance without
+        input too. ``on_poll`` is called at each poll for input, ``before_write`` before the bounds are written; an
+        error of either is raised, and nothing is written then.
 
         Raises ``Drained`` if all inputs have been read to their end, ``CorruptState`` if the log lacks the previous
         batch, and ``Permanent`` if records that were read before no longer exist.
@@ -106,7 +104,7 @@ class Planner:
             bounded = self.bounds.limit(start, ends, self.app.control_topic)
             readable = self.alignment.limit(start, bounded, clock.elapsed_ms)
             end = next_offsets(start, readable, limits.events_per_cut, clock, own_limits)
-            if end.offsets != start.offsets or _passed_ms(start.clock, end.clock) >= _EMPTY_CUT_MS:
+            if end.offsets != start.offsets or _passed_ms(start.clock, end.clock) >= limits.empty_cut_interval_ms:
                 break
             time.sleep(_POLL_S)
         planned = CutBounds(start, end, previous, self.streams)

@@ -46,9 +46,11 @@ class Projection:
 
         ``reads``: by the kernel of each shard of the last stage (``KernelOutput.reads``). They may differ: a rule is in
         quarantine on the shard on which it failed before it is on all. A stage in front of the last one reads all, but
-        for one that gets hashes. ``counters``: of the cut (``KernelOutput.counters``).
+        for one that gets hashes, and with ``App.reads_of_all_stages``. ``counters``: of the cut
+        (``KernelOutput.counters``).
         """
-        if len(app.stages) > 1 + sends_ids(app) or any(counters[name] for name in counters if _is_floor(name)):
+        is_known = app.reads_of_all_stages or len(app.stages) <= 1 + sends_ids(app)
+        if not is_known or any(counters[name] for name in counters if _is_floor(name)):
             return None
         found: dict[str, StreamReads] = {}
         for of_shard in reads:

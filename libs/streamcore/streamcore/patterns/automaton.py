@@ -56,7 +56,7 @@ class Move(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What a state does with an event. ``stops``: the event is forbidden, so no way on is left."""
+    """The transition of a state on an event. ``stops``: the event is forbidden, so no way on is left."""
 
     moves: tuple[Move, ...]
     stops: bool
@@ -117,7 +117,7 @@ class Automaton:
         return self._relevant[state]
 
     def moves(self, state: int, bits: int) -> Moves:
-        """Return what a state does with an event of these bits."""
+        """Return the transition of a state on an event of these bits."""
         key = state, bits & self._relevant[state]
         found = self._moves.get(key)
         if found is None:

@@ -87,14 +87,15 @@ class ColumnMatches(NamedTuple):
 
 
 class ColumnResult(NamedTuple):
-    """What became of runs. Those that are ``hard`` must be run by themselves: no row and no match is theirs.
+    """The outcomes of runs. Those that are ``hard`` must be run by themselves: no partial match and no match is theirs.
 
-    ``equal``: how many first rows of each run have not changed.
+    ``after``: for each partial match, in order, its run and its place in ``rows``. ``equal``: how many first ones of
+    each run have not changed.
     """
 
     hard: Mask
     rows: Ints
-    owner: Ints
+    after: Ints
     equal: Ints
     nodes: NewNodes
     matches: ColumnMatches
@@ -184,8 +185,8 @@ class _Columns:
         self._expire(np.full(len(self.hard), self.given.until_ms))
         self._keep(~self.hard[self.owner])
         nodes = NewNodes(*self.nodes[:, : self.node_count])
-        rows = np.take(self.rows, self.places, axis=1)
-        return ColumnResult(self.hard, rows, self.owner, self._equal(), nodes, self._easy_matches())
+        after = np.stack([self.owner, self.places])
+        return ColumnResult(self.hard, self.rows, after, self._equal(), nodes, self._easy_matches())
 
     def _equal(self) -> Ints:
         """Return how many first rows of each run have not changed."""

@@ -1,4 +1,4 @@
-"""What patterns do with events, as tables of integers, for runs in columns (``column_run``).
+"""The transitions of patterns, as tables of integers, for runs in columns (``column_run``).
 
 Several patterns form a *family*, which keeps equal partial matches once. There are two kinds. Patterns that are *alike*
 differ in conditions and lengths of time only, so the family has the automaton of each of them. A partial match is that

@@ -7,8 +7,9 @@ order of the deadlines, each at its own time, however far time advances at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,14 @@ from streamcore.calls import CALL_ERRORS, failure_reason
 from streamcore.columnar.grouping import expand_counts, run_starts
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import Automaton
-from streamcore.patterns.column_run import ColumnInput, ColumnResult, ColumnRuns, TakenEvents, run_columns
+from streamcore.patterns.column_run import (
+    ColumnInput,
+    ColumnMatches,
+    ColumnResult,
+    ColumnRuns,
+    TakenEvents,
+    run_columns,
+)
 from streamcore.patterns.column_tables import (
     DEADLINE,
     MEMBERS,
@@ -42,8 +50,7 @@ _FAILS: Final = -(1 << 62)
 _FINAL: Final = 0  # the number of the state of matches that are not emitted yet
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A match, or a partial match whose time was over. ``nodes``: its events, valid until the next ``run``.
 
     ``time_ms``: the event time at which it is certain: that of its last event, or the deadline that made it so.
@@ -130,9 +137,8 @@ class MatchEngine:
             all_owners.append(owner[its] + len(codes) * len(all_codes))
             all_codes.append(run_code(np.full(len(codes), member), codes & 0xFFFFFFFF))
             all_rows.append(own)
-        store.write_rows(
-            np.concatenate(all_codes), rows, np.concatenate(all_rows, 1), np.concatenate(all_owners).astype(np.int64)
-        )
+        new, owners = np.concatenate(all_rows, 1), np.concatenate(all_owners)
+        store.write_rows(np.concatenate(all_codes), rows[NODE], new, np.stack([owners, np.arange(len(owners))]))
 
     def run(self, batch: PatternEvents | None, until_ms: int) -> list[Match]:
         """Take the events, then advance time to ``until_ms``, and return what is certain then.
@@ -248,7 +254,7 @@ class _Pass:
         self._append_nodes()
         store.write(code_list, before, after)
         store.drop_unused(self.first_of_pass)
-        self.matches.sort(key=_by_run)
+        self.matches.sort(key=itemgetter(0, 1))  # the pattern, the key slot
         return self.matches
 
     def _runs(self) -> _Runs:
@@ -397,36 +403,42 @@ class _Pass:
         new = result.nodes
         self._add_nodes(new.before, new.step, new.row, new.key_slot)
         self.first_node = nodes.size
-        self.room -= len(result.owner) - int((~result.hard)[owner].sum())
-        found = result.matches
-        codes, chains = runs.codes[fit[found.owner]], nodes.chains(found.node, found.length)
-        ways = (codes >> 32).tolist(), (codes & 0xFFFFFFFF).tolist(), found.time_ms.tolist()
-        matches = map(Match, *ways, chains, found.timed_out.tolist())
-        self.matches += self._of_each_member(matches, found.members) if tables.families else matches
-        self._write_rows(runs.codes[fit], rows[:, : len(owner)], owner, result)
+        self.room -= result.after.shape[1] - int((~result.hard)[owner].sum())
+        self._add_matches(runs.codes[fit], result.matches)
+        self._write_rows(runs.codes[fit], rows[NODE, : len(owner)], owner, result)
         return np.concatenate([np.flatnonzero(machines < 0), fit[result.hard]])
 
-    def _of_each_member(self, matches: Iterable[Match], members: Ints) -> Iterator[Match]:
-        """Yield the matches, and those of families once for each member that has them."""
-        families = self.engine.tables.families
-        for match, own in zip(matches, members.tolist(), strict=True):
-            if (family := families.get(match.pattern)) is None:
-                yield match
-            else:
-                numbers = (number for n, number in enumerate(family.members) if own >> n & 1)
-                yield from (replace(match, pattern=number) for number in numbers)
+    def _add_matches(self, codes: Ints, found: ColumnMatches) -> None:
+        """Add the matches of runs with these codes, those of a family once for each member that has them."""
+        codes, chains = codes[found.owner], self.store.nodes.chains(found.node, found.length)
+        patterns, key_slots = codes >> 32, codes & 0xFFFFFFFF
+        index, families = np.arange(len(codes)), self.engine.tables.families
+        if families:
+            parts = [index[~np.isin(patterns, [*families])]]
+            numbers = [patterns[parts[0]]]
+            for number, family in families.items():
+                own = np.flatnonzero(patterns == number)
+                for n, member in enumerate(family.members):
+                    parts.append(own[found.members[own] >> n & 1 > 0])
+                    numbers.append(np.full(len(parts[-1]), member))
+            index, patterns = np.concatenate(parts), np.concatenate(numbers)
+        ways = [patterns, key_slots[index], found.time_ms[index]]
+        own_chains = map(chains.__getitem__, index.tolist())
+        self.matches += map(Match, *(way.tolist() for way in ways), own_chains, found.timed_out[index].tolist())
 
-    def _write_rows(self, codes: Ints, rows: Ints, owner: Ints, result: ColumnResult) -> None:
-        """Replace the rows of the runs that are not hard and have changed."""
-        counts = np.bincount(result.owner, minlength=len(codes))
-        changed = ~result.hard & ((result.equal < counts) | (np.bincount(owner, minlength=len(codes)) > counts))
+    def _write_rows(self, codes: Ints, last_nodes: Ints, owner: Ints, result: ColumnResult) -> None:
+        """Replace the partial matches of the runs that are not hard and have changed.
+
+        ``last_nodes``, ``owner``: of each that was there its last node, and its run.
+        """
+        after, equal = result.after, result.equal
+        counts = np.bincount(after[0], minlength=len(codes))
+        changed = ~result.hard & ((equal < counts) | (np.bincount(owner, minlength=len(codes)) > counts))
         if not changed.all():
-            before, after = changed[owner], changed[result.owner]
-            rows, owner = rows[:, before], result.owner[after]
-            index = np.cumsum(changed) - 1
-            result = result._replace(rows=result.rows[:, after], owner=index[owner], equal=result.equal[changed])
-            codes = codes[changed]
-        self.store.write_rows(codes, rows, result.rows, result.owner, result.equal)
+            codes, last_nodes, equal = codes[changed], last_nodes[changed[owner]], equal[changed]
+            after = np.compress(changed[after[0]], after, axis=1)
+            after[0] = (np.cumsum(changed) - 1)[after[0]]
+        self.store.write_rows(codes, last_nodes, result.rows, after, equal)
 
     def _decide(self, patterns: Ints, asked: Ints, rows: Ints, taken: TakenEvents) -> Ints:
         """Return which conditions over earlier events hold (see ``ColumnInput``)."""
@@ -764,10 +776,6 @@ class _Run:
 
 def _first(partial: PartialMatch) -> int:
     return partial.first
-
-
-def _by_run(match: Match) -> tuple[int, int]:
-    return match.pattern, match.key_slot
 
 
 def read_value(read: MatchRead, nodes: Sequence[int], read_node: Callable[[int, str], Any]) -> Any:

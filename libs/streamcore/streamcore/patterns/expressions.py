@@ -109,7 +109,7 @@ class IterativeCondition(Protocol):
 
     @property
     def reads(self) -> tuple[MatchRead, ...]:
-        """What it reads of earlier events."""
+        """Its reads of earlier events."""
         ...
 
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
@@ -215,7 +215,7 @@ class MatchExpression:
 
     @property
     def reads(self) -> tuple[MatchRead, ...]:
-        """What the expression reads of earlier events."""
+        """The expression's reads of earlier events."""
         return self._reads
 
     def holds(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> bool:
@@ -400,8 +400,10 @@ def _evaluate_each(
     has_null = any(constant is None for constant in constants) or any(
         None in part for part in parts if not isinstance(part, repeat)
     )
-    if function is None or has_null or (operation in _ON_BOOLEANS and not all(map(_is_boolean, operands))):
+    if function is None or (operation in _ON_BOOLEANS and (has_null or not all(map(_is_boolean, operands)))):
         return [*map(_OPERATIONS[operation], *parts)]
+    if has_null:  # far quicker than a call of ``apply`` for each
+        return [None if a is None or b is None else function(a, b) for a, b in zip(*parts, strict=False)]
     return [*map(function, *parts)]
 
 

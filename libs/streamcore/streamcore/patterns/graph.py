@@ -27,7 +27,7 @@ from streamcore.patterns.pattern import Contiguity, Pattern, Step, WithinType
 
 
 class Action(enum.IntEnum):
-    """What an edge does with the event."""
+    """The effect of an edge on the event."""
 
     TAKE = 0
     IGNORE = 1
@@ -35,7 +35,7 @@ class Action(enum.IntEnum):
 
 
 class StateKind(enum.IntEnum):
-    """What a state is. PENDING: a match that is complete unless a forbidden event comes in time."""
+    """The kind of a state. PENDING: a match that is complete unless a forbidden event comes in time."""
 
     NORMAL = 0
     START = 1

@@ -282,8 +282,7 @@ class MatchStore:
 
     def _gather(self, index: Ints, room: int = 0) -> Ints:
         found = np.empty((_FIELDS, len(index) + room), np.int64)
-        for column, out in zip(self._rows, found, strict=True):
-            np.take(column, index, out=out[: len(index)], mode="clip")  # which writes to ``out`` at once
+        _take_rows(self._rows, index, found[:, : len(index)])
         return found
 
     def write(
@@ -293,31 +292,34 @@ class MatchStore:
         changed = [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
         self.write_rows(
             np.array([codes[i] for i in changed], np.int64),
-            _to_rows([partial for i in changed for partial in before[i]]),
-            _to_rows([partial for i in changed for partial in after[i]]),
-            np.repeat(np.arange(len(changed)), [len(after[i]) for i in changed]).astype(np.int64),
+            np.array([partial.node for i in changed for partial in before[i]], np.int64),
+            rows := _to_rows([partial for i in changed for partial in after[i]]),
+            np.stack([np.repeat(np.arange(len(changed)), [len(after[i]) for i in changed]), np.arange(rows.shape[1])]),
             np.array([_equal_rows(before[i], after[i]) for i in changed], np.int64),
         )
 
-    def write_rows(self, codes: Ints, before: Ints, after: Ints, owner: Ints, equal: Ints | None = None) -> None:
-        """Replace the rows (in columns) of distinct runs.
+    def write_rows(self, codes: Ints, nodes: Ints, rows: Ints, after: Ints, equal: Ints | None = None) -> None:
+        """Replace the partial matches of distinct runs.
 
-        ``owner``: the index in ``codes`` of each row of ``after``, ascending. ``equal``: how many first rows of each
-        run have not changed; by default none.
+        ``nodes``: the last nodes of those that are replaced. ``after``: for each that is there now the index of its run
+        in ``codes``, ascending, and its place in ``rows`` (in columns). ``equal``: how many first ones of each run have
+        not changed; by default none.
         """
+        owner, places = after
         counts = np.bincount(owner, minlength=len(codes))
-        added = after.shape[1]
-        self.nodes.use(after[1])
-        self._held += added - before.shape[1]
-        self._end_nodes(before[1])
+        added = len(places)
+        self.nodes.use(rows[1, places])
+        self._held += added - len(nodes)
+        self._end_nodes(nodes)
         if self._used + added > self._rows.shape[1]:
             self._compact_rows(added)
-        self._rows[:, self._used : self._used + added] = after
+        new = self._rows[:, self._used : self._used + added]
+        _take_rows(rows, places, new)
         firsts = np.cumsum(counts) - counts
         wakes = np.full(len(codes), NEVER)
         held = np.flatnonzero(counts)
         if len(held):
-            wakes[held] = np.minimum.reduceat(after[-1], firsts[held])
+            wakes[held] = np.minimum.reduceat(new[-1], firsts[held])
         runs = self.find(codes)
         known = runs >= 0
         stored = np.zeros(len(codes), np.int64)
@@ -397,7 +399,7 @@ class MatchStore:
         runs = np.flatnonzero(self._count[: self._size] > 0)
         runs = runs[~np.isin(self._code[runs] >> _SLOT_BITS, list(patterns))]
         rows, _ = self.read_rows(runs)
-        self.write_rows(self._code[runs], rows, rows[:, :0], np.empty(0, np.int64))
+        self.write_rows(self._code[runs], rows[1], rows, np.empty((2, 0), np.int64))
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -601,6 +603,12 @@ class MatchStore:
         self._changed = []
         self.drop_unused(0)
         self._over = []
+
+
+def _take_rows(rows: Ints, index: Ints, out: Ints) -> None:
+    """Write these of the rows (in columns) to ``out``."""
+    for column, values in zip(rows, out, strict=True):
+        np.take(column, index, out=values, mode="clip")  # which writes to ``out`` at once
 
 
 def _to_rows(partials: Sequence[PartialMatch]) -> Ints:

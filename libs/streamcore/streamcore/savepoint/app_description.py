@@ -20,6 +20,7 @@ from streamcore.savepoint.manifest import (
 )
 from streamcore.savepoint.state_files import column_types
 from streamcore.state.row_versions import Versions
+from streamcore.state.scope import ScopeKind
 from streamcore.state.table import StateTable
 from streamcore.topology.kernel import TopologyStage
 
@@ -76,6 +77,7 @@ def _tables(app: App, stage: int, names: Iterable[str]) -> Iterator[StateTableDe
             column_types(_layout(table)),
             None if row_versions is None else row_versions.current,
             () if row_versions is None else tuple(_readable(row_versions)),
+            kernel.scope(name).kind is ScopeKind.REPLICATED,
         )
 
 

@@ -70,11 +70,13 @@ class RestoreDecisions:
 class CompatibilityReport:
     """The result of the check, with its reasons.
 
-    ``stages``: the stage of the app that restores a stored table, by the table's stored stage and name.
+    ``stages``: the stage of the app that restores a stored table, by the table's stored stage and name. ``copies``: of
+    a replicated table, the other stages that restore it too: stored stage, name and stage of the app.
     """
 
     reasons: tuple[Reason, ...]
     stages: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    copies: tuple[tuple[int, str, int], ...] = ()
 
     @property
     def compatibility(self) -> Compatibility:
@@ -104,16 +106,23 @@ def check_compatibility(
             )
         )
     stages: dict[tuple[int, str], int] = {}
+    copies: list[tuple[int, str, int]] = []
     for table in stored.tables:
         candidates = [described for described in app.tables if described.name == table.name]
         reasons += _check_table(table, candidates, decided)
-        if candidates and not decided.drops(table.name):
+        if not candidates or decided.drops(table.name):
+            continue
+        if not any(one.replicated for one in candidates):
             stages[table.stage, table.name] = _target(table, candidates).stage
+            continue
+        for stage in _stages_of_copies(table, stored.tables, candidates):
+            if stages.setdefault((table.stage, table.name), stage) != stage:
+                copies.append((table.stage, table.name, stage))
     reasons += _ambiguous(stages)
     if TIME_MOVED not in decided.accept:
         reasons += _watermarks(stored.app, app)
     reasons += _new_owners(stored, app)
-    return CompatibilityReport(tuple(reasons), stages)
+    return CompatibilityReport(tuple(reasons), stages, tuple(copies))
 
 
 def _identity(stored: SavepointManifest, new: AppDescription) -> Iterator[Reason]:
@@ -202,6 +211,16 @@ def _state_label(stored: StoredTable) -> str:
 def _target(stored: StoredTable, candidates: Collection[StateTableDescription]) -> StateTableDescription:
     """Return the table that the stored rows are restored to: that of the stored stage, else that of the first stage."""
     return min(candidates, key=lambda candidate: (candidate.stage != stored.stage, candidate.stage))
+
+
+def _stages_of_copies(
+    table: StoredTable, stored: Collection[StoredTable], candidates: Collection[StateTableDescription]
+) -> list[int]:
+    """Return the stages of the app that restore a replicated table from these rows: a stage takes those of its own
+    number, else those of the first stage that has some, for all have the same."""
+    known = sorted(one.stage for one in stored if one.name == table.name)
+    takers = sorted(one.stage for one in candidates)
+    return [taker for taker in takers if (taker if taker in known else known[0]) == table.stage]
 
 
 def _match_table(stored: StoredTable, target: StateTableDescription) -> Iterator[Reason]:

@@ -83,7 +83,8 @@ def copy_files(
     folder: ObjectStore, savepoint: Savepoint, plan: CompatibilityReport, cells: Mapping[str, object], buckets: int
 ) -> None:
     """Copy the files of the savepoint that have a table to restore, and write the index."""
-    taken = tuple(TableAssignment(stored, table, stage) for (stored, table), stage in sorted(plan.stages.items()))
+    every = [*((stored, table, stage) for (stored, table), stage in plan.stages.items()), *plan.copies]
+    taken = tuple(TableAssignment(*one) for one in sorted(every))
     stored_stages = {assignment.stored_stage for assignment in taken}
     files = tuple(file for file in savepoint.manifest.files if file.stage in stored_stages)
     with ThreadPoolExecutor(_COPIES) as copies:

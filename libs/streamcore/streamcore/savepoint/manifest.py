@@ -35,7 +35,8 @@ class StateTableDescription:
     """A state table of one keyed stage.
 
     ``columns``: Polars types by name, empty if they are unknown before the first row. ``version``: of the rows' layout,
-    None if the table has no versions. ``reads``: the older versions that migrations convert.
+    None if the table has no versions. ``reads``: the older versions that migrations convert. ``replicated``: whether
+    all shards have the same rows; several stages may have such a table.
     """
 
     name: str
@@ -43,6 +44,7 @@ class StateTableDescription:
     columns: Mapping[str, str] = field(default_factory=dict)
     version: int | None = None
     reads: tuple[int, ...] = ()
+    replicated: bool = False
 
     @property
     def owner(self) -> str:

@@ -75,7 +75,7 @@ class PublishedDocument:
         return self.schema.version if self.is_stream else int(json.loads(self.document)["version"])
 
     def __str__(self) -> str:
-        """Return what it is, for the log."""
+        """Return its kind and name, for the log."""
         keys = self.further_keys
         if keys is None:
             return f"{self.name or 'its mapping'} version {self.version}, as published"

@@ -52,8 +52,8 @@ _OTHER_STAGES = (
     "sources in the checkpoint offsets and now there are",
 )
 _MOST_FILES = 3
-#: How an error of the state of a keyed stage before the last says what to do.
-_REMEDY = "restore the app from a savepoint"
+#: How an error of stored state says what to do.
+_REMEDY = re.compile(r"restore (?:the app )?from a savepoint")
 #: A disk with less room counts as full: a block of 4 KiB may be free that a larger file does not fit into.
 _FULL_BYTES = 1 << 20
 #: Exit code of a JVM with -XX:+ExitOnOutOfMemoryError.
@@ -78,7 +78,7 @@ def explain_failure(
         return _explain_cut_off(root, local_dir)
     if (python := _worker_error(text)) is not None:
         if isinstance(python, CorruptState):
-            return CorruptState(str(python).replace(_REMEDY, _describe_remedy(find_savepoint())))
+            return name_savepoint(python, find_savepoint())
         return python
     cause = last_cause(text)
     if "No space left on device" in text:
@@ -101,6 +101,11 @@ def explain_failure(
         remedy = _describe_remedy(find_savepoint())
         return Retryable(f"checkpoint {root.spark}: the state cannot be read: {cause}; if this stays so, {remedy}")
     return Retryable(cause)
+
+
+def name_savepoint(error: CorruptState, savepoint: str | None) -> CorruptState:
+    """Return the error with the name of the newest savepoint, if there is one, where it says what to do."""
+    return CorruptState(_REMEDY.sub(_describe_remedy(savepoint), str(error))) if savepoint else error
 
 
 def _explain_cut_off(root: CheckpointRoot, local_dir: Path | None) -> Retryable:

@@ -51,7 +51,7 @@ from streamcore.engine.output import OutputCommitter
 from streamcore.engine.planner import Planner, control_ranges
 from streamcore.engine.projection import Projection, decode_reads
 from streamcore.engine.report import CutReport, Listeners
-from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
+from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.at_least_once import AtLeastOnceWriter
 from streamcore.kafka.broker_watch import BrokerWatch
 from streamcore.kafka.control_keys import ControlKeyReader
@@ -71,7 +71,7 @@ from streamcore.schema_registry.waiting import SchemaPins
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.batch_boundary import BatchBoundary
 from streamcore.spark.collect import ShardRow, collect_shards
-from streamcore.spark.failures import TaskFailed, explain_failure, explain_jvm_end
+from streamcore.spark.failures import TaskFailed, explain_failure, explain_jvm_end, name_savepoint
 from streamcore.spark.query import build_query, count_retained
 from streamcore.spark.runtime import Runtime
 from streamcore.spark.savepoint_writer import SavepointTarget, take_savepoint
@@ -320,7 +320,10 @@ class Runner:
         if committed is None:
             self.root.remove_other_stages(len(self.app.stages))
         else:
-            sweep_stages(open_object_store(self.root.stages), committed, retained)
+            try:
+                sweep_stages(open_object_store(self.root.stages), committed, retained)
+            except CorruptState as error:
+                raise name_savepoint(error, self._newest_savepoint()) from error
 
     def _take_streams(self) -> None:
         """Give the app the streams that were published before the next batch. Raises ``CorruptState`` if the

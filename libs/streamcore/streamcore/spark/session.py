@@ -72,6 +72,8 @@ _JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
+    # Java writes and loads a class for each member that reflection has called 15 times: 300 of them in a start.
+    "-Dsun.reflect.inflationThreshold=2147483647",
     f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 )
 #: Options of a JVM that logs nothing about its archive of classes, also if that does not fit.

@@ -1,7 +1,8 @@
 """The interface between a shard and its storage: named blobs, read and written whole.
 
-On Spark the blobs of a shard are in its state store and are committed with the batch; in-process they are in a
-dictionary. The owner of a blob store makes the writes of a cut atomic: either all are kept or none.
+On Spark the blobs of a shard of the last keyed stage are in its state store and are committed with the batch, those of
+the stages before in files (``cut_files``); in-process they are in a dictionary. The owner of a blob store makes the
+writes of a cut atomic: either all are kept or none.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class CutFiles:
 
 
 def sweep_stages(stages: ObjectStore, committed: int, retained: int) -> None:
-    """Remove what attempts of dead processes left in the folder of all stages (``<stage>/<shard>/``) and no index lists.
+    """Remove what dead attempts have left in the folder of all stages (``<stage>/<shard>/``) and no index lists.
 
     ``committed``: the last batch that is committed. ``retained``: as in ``CutFiles.commit``. The caller owns the
     checkpoint, and none of its own tasks writes. A task of a dead process may still write: files of the last committed

@@ -2,7 +2,8 @@
 
 Spark gives a task to any of an executor's workers, so a shard often comes to a process whose tables are one or two cuts
 behind. Such a process reads the log blobs that it lacks, and Spark's state store is slow to give them: the JVM pickles
-bytes one character at a time. Measured with a deduplication, this was half of what the state cost.
+bytes one character at a time. So is a bucket. Measured with a deduplication in Spark's state store, this was half of
+what the state cost. Blobs in files of a disk need no copies.
 
 A copy is named by the chain digest of its cut, which covers the blob and all that was written before. So an attempt
 that is not committed, or another app, is never taken for a committed cut. A copy that is not there, is damaged (it

@@ -104,12 +104,18 @@ class S3ObjectStore:
     def read_range(self, name: str, start: int, size: int) -> bytes | None:
         """See ``ObjectStore``. One request of at most ``PIECE_BYTES`` bytes after the other."""
         import obstore
+        from obstore.exceptions import BaseError
 
         store, key, end = _store(self.bucket), self._key(name), start + size
         ends = [(n, min(end, n + PIECE_BYTES)) for n in range(start, end, PIECE_BYTES)]
 
         def read() -> bytes:
-            return b"".join(bytes(obstore.get_range(store, key, start=a, end=b)) for a, b in ends)
+            try:
+                return b"".join(bytes(obstore.get_range(store, key, start=a, end=b)) for a, b in ends)
+            except BaseError as error:
+                if _code(error) == "InvalidRange":  # the file ends before its first byte
+                    return b""
+                raise
 
         with _naming(self, name):
             return _unless_missing(read)

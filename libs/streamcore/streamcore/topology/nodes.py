@@ -168,7 +168,7 @@ class KeylessNode(TopologyNode):
         return type(self.function).__name__
 
     def create(self) -> KeylessProcess:
-        """Return what runs the function."""
+        """Return the operator that runs the function."""
         from streamcore.operators.process.keyless import KeylessProcess
 
         return KeylessProcess(self.function, self.input_port.schema)

@@ -319,7 +319,7 @@ class KeyedStream:
         from streamcore.operators.rolling.totals import RollingSpan
 
         for span in spans:
-            check_type("rolling", span, RollingSpan, "write such as RollingSpan('1h', '1h', '1m')")
+            check_type("rolling", span, RollingSpan, "write such as sc.RollingSpan('1h', '1h', '1m')")
         spec = RollingSpec(self.key, spans, aggregates, max_entries)
         create_operator = partial(Rolling, spec, dict(self.schema))
         about = ", ".join(f"{span.name} in {format_duration(span.step_ms)}" for span in spans)

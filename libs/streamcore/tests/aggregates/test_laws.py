@@ -132,6 +132,7 @@ def test_subtracting_a_part_from_the_total_gives_the_rest(data: st.DataObject) -
 
 
 @every_kind
+@pytest.mark.quick_cases(3)
 def test_an_aggregate_that_cannot_subtract_raises(kind: Sequence[Aggregate]) -> None:
     for aggregate in kind:
         if not aggregate.can_subtract(SCHEMA):

@@ -114,6 +114,7 @@ def test_another_app_or_other_settings_are_rejected(identity: AppIdentity, messa
 
 
 @pytest.mark.parametrize(("planned", "committed"), [(0, -1), (0, 0), (5, 4), (5, 5), (130, 129)])
+@pytest.mark.quick_cases(2)
 def test_the_logs_that_spark_leaves_after_a_crash_or_a_stop_are_accepted(
     planned: int, committed: int, root: CheckpointRoot
 ) -> None:
@@ -166,6 +167,7 @@ def write(name: str, text: str) -> Damage:
         (write("offsets/7", "{}"), "spark/offsets/7 is missing .offsets has batch 7, the last planned is 6."),
     ],
 )
+@pytest.mark.quick_cases(6)
 def test_a_damaged_log_is_rejected_with_the_file_and_the_remedy(
     damage: Damage, message: str, root: CheckpointRoot
 ) -> None:

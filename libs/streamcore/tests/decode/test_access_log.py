@@ -135,6 +135,7 @@ def test_a_line_that_is_none_of_a_log_is_rejected_with_the_place_where_it_breaks
         (rb"GET /\xc3\xa9\"\\ HTTP/1.1", ("GET", '/\u00e9"\\', None, "HTTP/1.1")),
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_a_request_line_is_split_into_method_path_query_and_protocol(
     make_format: MakeFormat, request_line: bytes, found: tuple[str | None, ...]
 ) -> None:

@@ -204,6 +204,7 @@ CASES: list[tuple[str, Any, object, object]] = [
 
 
 @pytest.mark.parametrize(("kind", "avro", "value", "found"), CASES, ids=lambda value: str(value)[:40])
+@pytest.mark.quick_cases(9)
 def test_an_avro_type_converts_to_a_field_by_the_rules_of_json(
     make_format: MakeFormat, kind: str, avro: Any, value: object, found: object
 ) -> None:

@@ -91,6 +91,7 @@ ALIVE: list[tuple[bytes, str, object]] = [
 
 
 @pytest.mark.parametrize(("raw", "code"), DEAD, ids=lambda value: str(value)[:50])
+@pytest.mark.quick_cases(7)
 def test_a_bad_line_is_a_dead_letter_and_affects_no_other_line(
     make_format: MakeFormat, raw: bytes | None, code: RejectCode
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_bad_line_is_a_dead_letter_and_affects_no_other_line(
 
 
 @pytest.mark.parametrize(("raw", "field", "value"), ALIVE, ids=lambda value: str(value)[:50])
+@pytest.mark.quick_cases(3)
 def test_an_unusual_line_decodes_exactly(make_format: MakeFormat, raw: bytes, field: str, value: object) -> None:
     assert make_format(SCHEMA, Csv()).agree([raw]).events.column(field).to_pylist() == [value]
 

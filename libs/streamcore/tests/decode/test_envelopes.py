@@ -262,6 +262,7 @@ def test_extra_fields_are_as_the_record_has_them() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.quick_cases(5)
 def test_extra_fields_of_any_object(seed: int) -> None:
     draw = random.Random(seed)
 

@@ -181,6 +181,7 @@ ALIVE: list[tuple[bytes, str, object]] = [
 
 
 @pytest.mark.parametrize(("raw", "code"), DEAD, ids=lambda value: str(value)[:50])
+@pytest.mark.quick_cases(27)
 def test_a_bad_record_is_a_dead_letter_with_its_code_and_a_reason(
     make_both: Callable[..., Any], raw: bytes | None, code: RejectCode
 ) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 import polars as pl
@@ -28,6 +28,7 @@ from streamcore.schema import LONG, TIMESTAMP, Field, StreamSchema
 from streamcore.sinks.sink import Guarantee, RejectedRow, WriteOutcome, WriteResult
 from streamcore.topology.stream import source
 from streamcore.topology.topology import Topology
+from streamcore.wire.arrow_ipc import ipc_stream
 from streamcore.wire.lane_codec import encode_records
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import Record
@@ -138,6 +139,24 @@ def test_rows_go_to_their_sink_in_the_order_of_the_shards_and_records_to_their_t
     assert committed.sinks["list"].rows == 3
     assert sorted(_values(kafka, outputs, "copies", 3)) == [b'{"id":1}', b'{"id":2}', b'{"id":3}']
     assert _values(kafka, outputs, "deadletters", 2) == [b"bad", b"bad"]
+
+
+@pytest.mark.kafka
+def test_what_merges_the_parts_of_shards_gives_records_to_topics_and_rows_to_sinks(
+    kafka: KafkaSettings, make: Make
+) -> None:
+    def merge(parts: pa.Table) -> list[Record]:
+        rows = pa.table({"id": parts["id"].unique()})
+        return [Record("copies", b"all", b"%d" % parts.num_rows), Record("rows", None, ipc_stream(rows))]
+
+    sink = ListSink()
+    outputs = make(sink)
+    outputs.app = replace(outputs.app, merges={"parts": merge})
+    parts = [LaneRows("parts", (), pl.DataFrame({"id": ids}), whole=True).batch() for ids in ([1, 2], [2])]
+    committed = outputs.commit(cut_id(0), [encode_records([], [part]) for part in parts])
+    assert sink.batches[cut_id(0)]["rows"].to_pydict() == {"id": [1, 2]}
+    assert committed.lanes == {"rows": 2, "copies": 1}
+    assert _values(kafka, outputs, "copies", 1) == [b"3"]
 
 
 @pytest.mark.kafka

@@ -74,6 +74,7 @@ control_plane.admin(settings)
 """
 
 
+@pytest.mark.slow
 def test_logs_errors_and_tracebacks_do_not_contain_the_password() -> None:
     environment = {**os.environ, "HG_TEST_SECRET": SECRET}
     run = subprocess.run([sys.executable, "-c", VERBOSE], capture_output=True, text=True, check=False, env=environment)

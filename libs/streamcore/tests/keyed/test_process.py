@@ -105,6 +105,7 @@ def test_every_kind_of_state_is_kept_by_key_and_survives_a_restart_after_any_cut
     assert run.stored_rows("values")["state.money"].dtype == pl.Decimal(18, 2)
 
 
+@pytest.mark.slow
 def test_a_total_kept_over_small_cuts_is_the_sum_of_its_events() -> None:
     run = runner(EveryState())
     for n in range(40):
@@ -378,6 +379,7 @@ def function_with_ttl(domain: TimeDomain, refresh: Refresh) -> ProcessFunction:
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("domain", list(TimeDomain))
 @pytest.mark.parametrize("refresh", list(Refresh))
+@pytest.mark.quick_cases(2)
 def test_a_value_expires_exactly_at_its_time_whatever_refreshes_it(
     domain: TimeDomain, refresh: Refresh, restart: bool
 ) -> None:

@@ -86,6 +86,7 @@ def test_an_uncommitted_attempt_is_repeated_byte_for_byte(restored: Restored) ->
         assert first.blobs == again.blobs == dict(initial_blobs(restored.folder, restored.app, stage, shard))
 
 
+@pytest.mark.slow
 def test_a_shard_with_a_committed_head_does_not_read_its_initial_state(restored: Restored) -> None:
     kept = MemoryBlobs()
     restored.first(0, 1, kept).get(HEAD)
@@ -96,6 +97,7 @@ def test_a_shard_with_a_committed_head_does_not_read_its_initial_state(restored:
     assert kept.blobs == before
 
 
+@pytest.mark.slow
 def test_writes_of_the_first_cut_override_the_initial_state(restored: Restored) -> None:
     kept = MemoryBlobs()
     blobs = restored.first(0, 0, kept)

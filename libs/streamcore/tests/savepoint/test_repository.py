@@ -151,6 +151,7 @@ def test_verification_names_missing_and_truncated_files(simulation: Simulation, 
     ]
 
 
+@pytest.mark.slow
 def test_a_savepoint_name_is_unique_and_is_free_again_after_deletion(
     simulation: Simulation, any_place: ObjectStore
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_savepoint_without_a_name_is_named_after_app_batch_and_epoch() -> None
         (lambda d: [d], CorruptState, "not a JSON object"),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_an_invalid_manifest_is_rejected(
     harm: object, error: type[Exception], text: str, simulation: Simulation, any_place: ObjectStore
 ) -> None:

@@ -1,7 +1,8 @@
-"""The number of shards changes from 1 to 3, 4, 16 and 128, and the process dies during each change: at random
-writes of the savepoint and of the restore, and in the first cut after it.
+"""The number of shards changes from 1 to 4 and 16, and the process dies during each change: at random writes of the
+savepoint and of the restore, and in the first cut after it.
 
-State and output are those of one shard that nothing disturbs. ``HEADGATE_RESCALE_KILLS``: kills in each change.
+State and output are those of one shard that nothing disturbs. ``HEADGATE_RESCALE_KILLS``: kills in each change; with
+more than one, the shards are also 3 and 128.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.harness.apps.versioned_shop import LANES, Version, initial_of, moment
 
 KILLS = int(os.environ.get("HEADGATE_RESCALE_KILLS", "1"))
 #: Shards, one after the other, each for two cuts.
-SHARDS = (1, 3, 4, 16, 128)
+SHARDS = (1, 3, 4, 16, 128) if KILLS > 1 else (1, 4, 16)
 
 
 class KilledError(BaseException):
@@ -123,4 +124,4 @@ def test_changes_of_the_shards_that_are_killed_change_neither_state_nor_output(
     assert killed >= KILLS * (len(SHARDS) - 1) // 2
     for lane in (*LANES, "pairs"):
         assert sorted(result[lane].write_ndjson().splitlines()) == sorted(whole[lane].write_ndjson().splitlines())
-        assert result[lane].height > 10
+        assert result[lane].height > 5

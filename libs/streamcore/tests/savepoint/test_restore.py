@@ -78,6 +78,7 @@ def test_the_output_of_all_versions_equals_that_of_an_uninterrupted_run(change: 
     assert lanes(run_with_restore(Version(), second, at, shards, drop), names) == wanted
 
 
+@pytest.mark.slow
 def test_a_version_without_a_migration_is_rejected_before_anything_is_written(tmp_path: Path) -> None:
     before = Simulation(Version().topology("shop"))
     run(before, range(3))
@@ -88,6 +89,7 @@ def test_a_version_without_a_migration_is_rejected_before_anything_is_written(tm
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_state_that_no_operator_takes_stops_the_restore_until_it_is_dropped(tmp_path: Path) -> None:
     before = Simulation(Version().topology("shop"))
     run(before, range(3))

@@ -132,6 +132,7 @@ def test_a_promoted_standby_starts_without_state_if_allowed_and_continues_the_ne
     assert shop.contents() == before
 
 
+@pytest.mark.slow
 def test_a_promoted_standby_restores_the_savepoint_once(shop: Shop) -> None:
     first = shop.standby()
     first.go(2, "one")
@@ -145,6 +146,7 @@ def test_a_promoted_standby_restores_the_savepoint_once(shop: Shop) -> None:
     shop.standby().go(2, "one")
 
 
+@pytest.mark.slow
 def test_the_restore_origin_records_that_newer_batches_were_discarded(shop: Shop) -> None:
     shop.standby().go(2, "one", discard_newer=True)
     origin = RestoreOrigin.read(shop.epochs.checkpoint(2).restored_from_path)
@@ -334,6 +336,7 @@ def crash_after_writes(
     return False
 
 
+@pytest.mark.slow
 def test_the_lease_of_an_epoch_ends_with_the_next_one(shop: Shop) -> None:
     first = shop.standby()
     first.go(1, allow_empty=True)

@@ -99,6 +99,14 @@ def test_the_error_of_a_python_worker_keeps_its_type_and_message(
     assert str(found) == message
 
 
+def test_damage_that_a_python_worker_finds_names_the_newest_savepoint_if_there_is_one(tmp_path: Path) -> None:
+    text = WORKER.format("streamcore.errors.CorruptState: 0/1/3.index: is missing; restore the app from a savepoint")
+    found = explain(text, tmp_path)
+    assert type(found) is CorruptState
+    assert str(found) == "0/1/3.index: is missing; restore the app from savepoint nightly"
+    assert str(explain(text, tmp_path, savepoint=None)).endswith("is missing; restore the app from a savepoint")
+
+
 def test_the_error_names_a_file_with_a_wrong_checksum_and_the_savepoint(tmp_path: Path) -> None:
     state_file(tmp_path, b"changed", b"written")
     found = explain(STATE.format("java.lang.NullPointerException"), tmp_path)
@@ -268,4 +276,4 @@ def spark_session(process: subprocess.Popen[bytes]) -> SparkSession:
 def test_a_checkpoint_of_other_keyed_stages_is_named_and_not_tried_again(cause: str, tmp_path: Path) -> None:
     found = explain(JOB.partition("Caused by")[0] + f"Caused by: {cause}\n", tmp_path)
     assert type(found) is Permanent
-    assert "`deduplicate` of a stream, came or went, or another version wrote it; restore the app" in str(found)
+    assert "`feature_stage` of the rules came or went, or another version wrote it; restore the app" in str(found)

@@ -153,6 +153,7 @@ class CountedBlobs(MemoryBlobs):
     ],
     ids=["gone", "cut off", "a byte is another", "empty"],
 )
+@pytest.mark.quick_cases(2)
 def test_a_shard_that_moves_reads_the_copies_of_the_log_and_the_store_where_one_is_lost(
     lost: int, damage: Callable[[Path], object], tmp_path: Path
 ) -> None:

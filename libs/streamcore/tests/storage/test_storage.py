@@ -68,6 +68,7 @@ def test_a_store_can_be_reopened_by_its_address_and_in_another_process(any_place
     assert pickle.loads(pickle.dumps(any_place)).read("x/a") == b"1"
 
 
+@pytest.mark.slow
 def test_a_multipart_upload_reads_back_complete(any_place: ObjectStore) -> None:
     content = os.urandom(2 * PIECE_BYTES + 17)
     for size in (PIECE_BYTES, PIECE_BYTES + 1, len(content)):

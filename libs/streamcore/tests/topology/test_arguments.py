@@ -116,6 +116,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("write", "message"), WRONG, ids=[message[:60] for _, message in WRONG])
+@pytest.mark.quick_cases(8)
 def test_an_argument_of_a_wrong_type_is_rejected_where_it_is_written(write: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         write()

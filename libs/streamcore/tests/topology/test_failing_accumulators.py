@@ -257,6 +257,7 @@ def test_a_failing_row_accumulator_loses_only_the_row() -> None:
         ("result", [1], "failed_pane"),
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_a_value_of_a_wrong_type_is_a_failure(
     method: str, returned: object, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def letters(*records: tuple[bytes | None, bytes | None], shards: int) -> list[Re
         (None, b"1", "control: the key is missing"),
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_the_dead_letter_of_a_control_record_is_the_record(
     key: bytes | None, value: bytes | None, reason: str, shards: int
 ) -> None:

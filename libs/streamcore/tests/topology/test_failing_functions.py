@@ -209,6 +209,7 @@ def test_a_dead_letter_has_the_records_of_the_elements_if_the_source_is_raw() ->
         (pl.LazyFrame({"count": [1]}), "LazyFrame"),
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_rows_that_do_not_fit_the_declared_columns_are_a_failure(returned: object, reason: str) -> None:
     def compute(view: WindowView) -> object:
         return returned if view.key == ("x",) else [{"count": 1}]

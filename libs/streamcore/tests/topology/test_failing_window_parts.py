@@ -209,6 +209,7 @@ def test_a_pane_whose_evictor_fails_is_a_dead_letter_with_its_elements() -> None
     ],
     ids=str,
 )
+@pytest.mark.quick_cases(2)
 def test_results_of_window_parts_are_checked(part: Assigner | Trigger | Evictor, reason: str) -> None:
     result = simulate(program(part), {"a": rows((1, "x", POISON), (3, "y", 5))})
     ((_, found, _),) = letters(result)

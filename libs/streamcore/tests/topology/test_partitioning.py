@@ -127,6 +127,7 @@ def names() -> Iterator[Enrichment]:
 
 
 @pytest.mark.parametrize(("cut_rows", "shards"), [(7, 3), (60, 1)])
+@pytest.mark.slow
 def test_a_look_up_behind_a_key_adds_columns_and_keeps_the_key(names: Enrichment, cut_rows: int, shards: int) -> None:
     named = A.key_by("user").process(Count(), keeps_key=True).enrich(names, failed_to="unknown")
     again = named.key_by("user").process(Count(), name="again")

@@ -208,6 +208,7 @@ SEVERAL_ROWS: list[tuple[pl.Expr, str]] = [
 
 
 @pytest.mark.parametrize("expression", ONE_ROW, ids=str)
+@pytest.mark.quick_cases(24)
 def test_an_expression_over_one_row_is_accepted(expression: pl.Expr) -> None:
     assert "new" in A.map(new=expression).schema
 

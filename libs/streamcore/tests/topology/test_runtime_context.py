@@ -106,6 +106,7 @@ def test_a_function_is_opened_once_a_shard_before_its_first_call_and_closed_at_t
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("cut_rows", [1, 4, 9])
+@pytest.mark.quick_cases(2)
 def test_counts_are_those_of_successful_calls_however_the_input_is_cut(shards: int, cut_rows: int) -> None:
     simulation = Simulation(topology(), shards=shards)
     counted: dict[str, int] = {}

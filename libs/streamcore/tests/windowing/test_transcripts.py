@@ -14,6 +14,7 @@ WRONG = [transcript for transcript in load_all() if transcript.wrong]
 
 
 @pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.label)
+@pytest.mark.quick_cases(27)
 def test_the_reference_follows_the_transcript(transcript: Transcript) -> None:
     transcript.run(ReferenceWindows)
 

@@ -109,7 +109,7 @@ class UpgradeOutcome(Code):
 
 
 class UpgradeKind(StrEnum):
-    """What an upgrade is: a first start, a new release, or a restore that a person requested."""
+    """The kind of an upgrade: a first start, a new release, or a restore that a person requested."""
 
     INSTALL = "install"
     UPGRADE = "upgrade"

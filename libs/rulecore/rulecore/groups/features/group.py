@@ -14,6 +14,8 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import RuleMode
 from rulecore.firing import FiringTime, RuleFailure, RuleFiring
 from rulecore.groups.base import CutContext, GroupId
+from rulecore.groups.feature_values import FeatureValues
+from rulecore.groups.features.arrivals import Ints, Mask
 from rulecore.groups.features.history import History, Reading, StoredFeature
 from rulecore.groups.windows.members import EVALUATION_ERRORS, version_name
 from rulecore.key_columns import keyed_schema
@@ -46,6 +48,7 @@ class _LoadedRows:
 
 class FeatureGroup:
     """Feature rules and their features: a ``RuleGroup``. Features with one set of key columns share a ``History``.
+    Those of other keys are in a stage of their own (``GroupSettings.feature_stage``), which gives their values.
 
     ``since_ms``: by fingerprint of a feature, the event time from which it is complete. ``generation``: by fingerprint,
     how often the feature was given up; part of the name of its state, so that rows of a feature that was given up are
@@ -62,13 +65,14 @@ class FeatureGroup:
         self._histories: dict[tuple[str, ...], History] = {}
         self._read: dict[str, tuple[tuple[str, ...], str, CompiledFeature]] = {}  # by column: key, state, feature
         self._loaded: dict[str, _LoadedRows] = {}
+        self._has_stage = settings.feature_stage
         self.since_ms: dict[str, int] = {}
         self.generation: dict[str, int] = {}
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
         """Evaluate exactly these rules from now on (see ``RuleGroup``)."""
         self._rules = tuple(rules)
-        features = [feature for rule in rules for feature in rule.features]
+        features = [feature for rule in rules for feature in self._own(rule)]
         longest: dict[str, CompiledFeature] = {}
         for feature in features:
             kept = longest.get(feature.fingerprint, feature)
@@ -81,8 +85,17 @@ class FeatureGroup:
         for by, history in self._histories.items():
             history.set_features(sorted(by_key[by], key=lambda one: one.name))
         self._read = {one.column: (one.by, self._name(one), one) for one in features}
-        self._matcher = EventMatcher([rule for rule in rules if rule.rule.status is not RuleMode.PAUSED])
+        self._matcher = self._make_matcher(rules)
         self._take_loaded()
+
+    def _make_matcher(self, rules: Sequence[CompiledRule]) -> EventMatcher[CompiledRule]:
+        """Return what finds the rules that fire at an event."""
+        return EventMatcher([rule for rule in rules if rule.rule.status is not RuleMode.PAUSED])
+
+    def _own(self, rule: CompiledRule) -> tuple[CompiledFeature, ...]:
+        """Return the features of a rule whose state is here."""
+        every = rule.features
+        return tuple(one for one in every if one.route_key == rule.route_key) if self._has_stage else every
 
     def _remember(
         self, features: Mapping[str, CompiledFeature], memory: KeyValueTable, now_ms: int, watermark_ms: int
@@ -124,19 +137,32 @@ class FeatureGroup:
 
     def add(self, frame: pl.DataFrame, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
         """Evaluate the rules on events that are not late, in order of arrival, and add the events to the state."""
+        return self._evaluate(frame, context)
+
+    def _evaluate(self, frame: pl.DataFrame, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
+        """Evaluate the rules on events in this order, and add the events to the state."""
         if not frame.height:
             return [], []
         try:
             readings = {by: history.arrive(frame) for by, history in self._histories.items()}
         except EVALUATION_ERRORS as error:
             return [], self._failures(frame, error)
-        events = frame.with_columns(self._values(readings).values())
+        firings, failures = self._take_values(frame.with_columns(self._values(readings).values()), context)
+        if failures:
+            return [], failures
+        for by, history in self._histories.items():
+            history.write(readings[by])
+        return firings, []
+
+    def _take_values(self, events: pl.DataFrame, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
+        """Evaluate the conditions on events with the values of the features that are here."""
+        if self._has_stage:
+            others = (one for rule in self._rules for one in rule.features if one.route_key != rule.route_key)
+            events = context.values.join(events, others)
         matches = self._matcher.match(events)
         if matches.failed:
             return [], [RuleFailure(self._matcher.rules[number], reason) for number, reason in matches.failed]
-        for by, history in self._histories.items():
-            history.write(readings[by])
-        return [*self._firings(events, matches.row.astype(np.int64), matches.rule.tolist(), context)], []
+        return [*self._firings(events, matches.row.astype(np.int64), matches.rule.astype(np.int64), context)], []
 
     # --- backfill -----------------------------------------------------------------------------------------------
 
@@ -157,8 +183,9 @@ class FeatureGroup:
         return self.since_ms
 
     def since_by_column(self, rule: CompiledRule) -> Mapping[str, int]:
-        """Return the event time from which each feature of the rule is complete, by fingerprint."""
-        return {one.fingerprint: self.since_ms[one.fingerprint] for one in rule.features}
+        """Return the event time from which each feature of the rule that is here is complete, by fingerprint."""
+        known = self.since_ms
+        return {one.fingerprint: known[one.fingerprint] for one in rule.features if one.fingerprint in known}
 
     def complete_since(self, names: Iterable[str], since_ms: int, memory: KeyValueTable) -> None:
         """Store that these features are complete from this event time on."""
@@ -214,19 +241,23 @@ class FeatureGroup:
             raise error
         found = []
         for rule in self._rules:
-            reasons = [broken[self._name(one)] for one in rule.features if self._name(one) in broken]
+            reasons = [broken[self._name(one)] for one in self._own(rule) if self._name(one) in broken]
             found += [RuleFailure(rule, reasons[0])] if reasons else []
         return found
 
     def _firings(
         self,
         events: pl.DataFrame,
-        rows: np.ndarray[tuple[int], np.dtype[np.int64]],
-        rules: list[int],
+        rows: Ints,
+        rules: Ints,
         context: CutContext,
     ) -> Iterator[RuleFiring]:
         """Yield a firing for each match, in order of event and rule."""
-        for values, row, number in zip(events[rows].to_dicts(), rows.tolist(), rules, strict=True):
+        since_ms = {**context.values.since_ms, **self.since_ms}
+        if self._has_stage:
+            is_known = self._known_matches(events, rows, rules)
+            rows, rules = rows[is_known], rules[is_known]
+        for values, row, number in zip(events[rows].to_dicts(), rows.tolist(), rules.tolist(), strict=True):
             rule = self._matcher.rules[number]
             partition, offset, time_ms = values[PARTITION], values[OFFSET], values[EVENT_MS]
             shown = (*(field.column for field in rule.alert_fields), *(one.column for one in rule.placeholders))
@@ -241,10 +272,20 @@ class FeatureGroup:
                 row=row,
                 values={name: values[name] for name in shown},
                 incomplete=any(
-                    (time_ms // f.pane_ms - f.panes + 1) * f.pane_ms <= self.since_ms[f.fingerprint]
+                    (time_ms // f.pane_ms - f.panes + 1) * f.pane_ms <= since_ms.get(f.fingerprint, time_ms)
                     for f in rule.features
                 ),
             )
+
+    def _known_matches(self, events: pl.DataFrame, rows: Ints, rules: Ints) -> Mask:
+        """Return of each match whether the features of other keys have values at its event."""
+        known = np.ones(len(rows), bool)
+        for number in np.unique(rules).tolist():
+            present = FeatureValues.is_known(self._matcher.rules[number], events)
+            if present is not None:
+                own = rules == number
+                known[own] = present.to_numpy()[rows[own]]
+        return known
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
         """Drop the state that no later event reads."""
@@ -264,7 +305,7 @@ class FeatureGroup:
         total = sum((size for own in sizes.values() for size in own.values()), StateSize())
         by_rule = {}
         for rule in self._rules:
-            used = {(one.by, self._histories[one.by].table_name(self._name(one))) for one in rule.features}
+            used = {(one.by, self._histories[one.by].table_name(self._name(one))) for one in self._own(rule)}
             by_rule[version_name(rule)] = sum((sizes[by][name] for by, name in used), StateSize())
         return StateUse(total, by_rule)
 

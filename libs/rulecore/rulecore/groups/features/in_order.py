@@ -101,7 +101,7 @@ class InOrderFeatureGroup(FeatureGroup):
         columns = [column for rule in self._rules for column in rule.columns]
         contents = cast("Mapping[str, ListContent]", context.lists)
         events = self._passed.rename({value_column(name): name for name in (_KNOWN, *self._fields)})
-        firings, failures = super().add(with_list_columns(events, columns, contents), context)
+        firings, failures = self._evaluate(with_list_columns(events, columns, contents), context)
         if failures:
             return [], failures
         self._passed = None

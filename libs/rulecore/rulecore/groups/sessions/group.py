@@ -166,19 +166,20 @@ class EventUpdate:
         new_firings, masks = self._first_hits()
         table, updates = self.subgroup.sessions, self.updates
         table.absorb(updates.absorbed)
-        for touched in updates.touched:
-            segment = updates.segments[touched.segment]
-            if segment.entry < 0:
-                segment.entry = table.new(segment.key_slot, segment.anchor)
-            if mask := masks.get(touched.segment):
-                table.fired[segment.entry] = mask
-            for column, fresh in self.sets.items():
-                self.subgroup.sets[column].put(segment.entry, fresh.get(touched.segment, {}))
-        entries = np.array([updates.segments[touched.segment].entry for touched in updates.touched], np.int64)
-        numbers = np.array([touched.segment for touched in updates.touched], np.int64)
-        start = np.array([touched.start for touched in updates.touched], np.int64)
-        last = np.array([touched.last for touched in updates.touched], np.int64)
-        table.write(entries, start, last, {n: v[numbers] for n, v in self.finals.items()})
+        touched, segments = updates.touched, updates.segments
+        entries = segments.entry[touched.segment]
+        new = touched.segment[entries < 0]
+        entries[entries < 0] = table.new_entries(segments.key_slot[new], segments.anchor[new])
+        fired = np.full(len(segments), -1)
+        fired[touched.segment] = entries
+        changed = fired[[*masks]].tolist()
+        table.fired |= {entry: mask for entry, mask in zip(changed, masks.values(), strict=True) if mask and entry >= 0}
+        for column, fresh in self.sets.items():
+            sets = self.subgroup.sets[column]
+            for segment, entry in zip(touched.segment.tolist(), entries.tolist(), strict=True):
+                sets.put(entry, fresh.get(segment, {}))
+        finals = {name: values[touched.segment] for name, values in self.finals.items()}
+        table.write(entries, touched.start, touched.last, finals)
         return new_firings
 
     def _first_hits(self) -> tuple[list[RuleFiring], dict[int, int]]:

@@ -1,10 +1,12 @@
 """Computes the change that a cut's events make to sessions, without changing the table.
 
-``merge_events`` goes through the events of a key once, in order of arrival, and assigns each to a *segment*: the events
-of one session between two joins of sessions. A segment starts empty, from a stored session, or from the two segments
-that it joins. The values of a session at an event are those at the start of the segment, combined with the segment's
-events up to this one. ``combine_partials`` computes them on whole columns, in one pass for each depth of joins in the
-cut; mostly there are no joins.
+``merge_events`` assigns each event to a *segment*: the events of one session between two joins of sessions. A segment
+starts empty, from a stored session, or from the two segments that it joins. The values of a session at an event are
+those at the start of the segment, combined with the segment's events up to this one. ``combine_partials`` computes them
+on whole columns, in one pass for each depth of joins in the cut; mostly there are no joins.
+
+The events of a key that come in the order of their times, behind the start of its one stored session, only lengthen the
+last session or begin another: these are assigned in columns. Those of the other keys are assigned one by one.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from rulecore.groups.windows.having import RuleHits
 from rulecore.groups.windows.running import running
 
 Ints = npt.NDArray[np.int64]
+_NONE = -1
 
 
 @dataclass(slots=True)
@@ -35,7 +38,7 @@ class SessionSegment:
 
     key_slot: int
     anchor: int
-    entry: int = -1
+    entry: int = _NONE
     parents: tuple[int, ...] = ()
     depth: int = 0
 
@@ -54,20 +57,43 @@ class OpenSession:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionSegments:
+    """The segments of a cut in columns, by their numbers; the fields are those of ``SessionSegment``. ``parents``: of
+    the segments that join others; these have lower numbers."""
+
+    key_slot: Ints
+    anchor: Ints
+    entry: Ints
+    depth: Ints
+    parents: Mapping[int, tuple[int, ...]]
+
+    def __len__(self) -> int:
+        return len(self.key_slot)
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedSessions:
+    """The sessions with new events, as they are after the cut: their latest segments and their bounds."""
+
+    segment: Ints
+    start: Ints
+    last: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class SessionUpdates:
     """The assignment of a cut's events to sessions.
 
     ``key_slots``, ``segment``, ``start``, ``last``: by event, the key, segment number and bounds of its session just
-    after it. ``touched``: the sessions with new events. ``absorbed``: the entries of stored sessions that were joined
-    to an earlier one.
+    after it. ``absorbed``: the entries of stored sessions that were joined to an earlier one.
     """
 
     key_slots: Ints
     segment: Ints
     start: Ints
     last: Ints
-    segments: Sequence[SessionSegment]
-    touched: Sequence[OpenSession]
+    segments: SessionSegments
+    touched: TouchedSessions
     absorbed: Sequence[int]
 
 
@@ -141,6 +167,74 @@ def merge_events(table: SessionTable, key_slots: Ints, times: Ints) -> SessionUp
 
     ``key_slots``, ``times``: the key slot and the event time in ms of each event, of at least one event.
     """
+    order = np.argsort(key_slots, kind="stable")
+    keys, sorted_times = key_slots[order], times[order]
+    first = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
+    size = np.diff(first, append=len(keys))
+    entry, several = _stored_entries(table, keys[first])
+    is_stored = entry >= 0
+    stored_start = np.where(is_stored, table.start[entry], sorted_times[first])
+    stored_last = np.where(is_stored, table.last[entry], sorted_times[first])
+    falls = np.diff(sorted_times, prepend=sorted_times[0]) < 0
+    falls[first] = sorted_times[first] < stored_start
+    in_order = ~(several | np.logical_or.reduceat(falls, first))
+    fast = np.repeat(in_order, size)
+    parts = []
+    if in_order.any():
+        sizes = size[in_order]
+        of_key = _OrderedKeys(entry[in_order], stored_start[in_order], stored_last[in_order], sizes)
+        parts.append((order[fast], _extend_in_order(table, keys[fast], sorted_times[fast], of_key)))
+    if not in_order.all():
+        rows = np.sort(order[~fast])  # in order of arrival
+        parts.append((rows, _merge_one_by_one(table, key_slots[rows], times[rows])))
+    return _join_updates(key_slots, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _OrderedKeys:
+    """The keys whose events come in order, in columns: the entry of the stored session or -1, its bounds in ms, and the
+    number of the key's events. Without a stored session both bounds are the time of the first event."""
+
+    entry: Ints
+    start: Ints
+    last: Ints
+    size: Ints
+
+
+def _stored_entries(table: SessionTable, key_slots: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Return the entry of the first stored session of each of these distinct keys, -1 for none, and whether there are
+    several."""
+    found = [table.entries_by_key_slot.get(key_slot) for key_slot in key_slots.tolist()]
+    entry = np.fromiter((one[0] if one else _NONE for one in found), np.int64, len(found))
+    return entry, np.fromiter((one is not None and len(one) > 1 for one in found), np.bool_, len(found))
+
+
+def _extend_in_order(table: SessionTable, keys: Ints, times: Ints, of_key: _OrderedKeys) -> SessionUpdates:
+    """Assign the events of keys whose times do not fall. ``keys``, ``times``: of the events, sorted by key."""
+    first = np.cumsum(of_key.size) - of_key.size
+    stored_last = np.repeat(of_key.last, of_key.size)
+    before = np.maximum(stored_last, np.roll(times, 1))
+    before[first] = of_key.last
+    begins = times - before >= table.gap_ms
+    begins[first] |= of_key.entry < 0
+    is_stored = np.zeros(len(times), np.bool_)
+    is_stored[first] = ~begins[first]
+    starts = np.flatnonzero(begins | is_stored)  # of the segments
+    segment = np.cumsum(begins | is_stored) - 1
+    key = np.repeat(np.arange(len(first)), of_key.size)
+    continues = is_stored[starts]
+    entry = np.where(continues, of_key.entry[key[starts]], _NONE)
+    start = np.where(continues, of_key.start[key[starts]], times[starts])
+    last = np.where(continues[segment], np.maximum(stored_last, times), times)
+    ends = np.append(starts[1:], len(times)) - 1
+    anchor = np.where(continues, table.anchor[entry], start)
+    segments = SessionSegments(keys[starts], anchor, entry, np.zeros(len(starts), np.int64), {})
+    touched = TouchedSessions(np.arange(len(starts)), start, last[ends])
+    return SessionUpdates(keys, segment, start[segment], last, segments, touched, ())
+
+
+def _merge_one_by_one(table: SessionTable, key_slots: Ints, times: Ints) -> SessionUpdates:
+    """Assign events in order of arrival, one after the other."""
     merger = _SessionMerger(table)
     key_slot_list = key_slots.tolist()
     merger.open_stored(list(dict.fromkeys(key_slot_list)))
@@ -149,8 +243,41 @@ def merge_events(table: SessionTable, key_slots: Ints, times: Ints) -> SessionUp
         session = merger.add_event(key_slot, time)
         by_event.append((session.segment, session.start, session.last))
     segment, start, last = np.array(by_event, np.int64).T
-    touched = [session for sessions in merger.open.values() for session in sessions if session.touched]
-    return SessionUpdates(key_slots, segment, start, last, merger.segments, touched, merger.absorbed)
+    found = merger.segments
+    key_slot, anchor, entry, depth = np.array([(s.key_slot, s.anchor, s.entry, s.depth) for s in found], np.int64).T
+    parents = {number: one.parents for number, one in enumerate(found) if one.parents}
+    sessions = [session for sessions in merger.open.values() for session in sessions if session.touched]
+    touched = TouchedSessions(*np.array([(s.segment, s.start, s.last) for s in sessions], np.int64).T)
+    segments = SessionSegments(key_slot, anchor, entry, depth, parents)
+    return SessionUpdates(key_slots, segment, start, last, segments, touched, merger.absorbed)
+
+
+def _join_updates(key_slots: Ints, parts: Sequence[tuple[Ints, SessionUpdates]]) -> SessionUpdates:
+    """Return the assignment of all events. ``parts``: the places of some events each, and their assignment."""
+    segment, start, last = (np.empty(len(key_slots), np.int64) for _ in range(3))
+    parents: dict[int, tuple[int, ...]] = {}
+    touched, before = [], 0
+    for rows, one in parts:
+        segment[rows], start[rows], last[rows] = one.segment + before, one.start, one.last
+        for child, of_child in one.segments.parents.items():
+            parents[child + before] = tuple(parent + before for parent in of_child)
+        touched.append(one.touched.segment + before)
+        before += len(one.segments)
+    found = [one for _, one in parts]
+    segments = SessionSegments(
+        np.concatenate([one.segments.key_slot for one in found]),
+        np.concatenate([one.segments.anchor for one in found]),
+        np.concatenate([one.segments.entry for one in found]),
+        np.concatenate([one.segments.depth for one in found]),
+        parents,
+    )
+    sessions = TouchedSessions(
+        np.concatenate(touched),
+        np.concatenate([one.touched.start for one in found]),
+        np.concatenate([one.touched.last for one in found]),
+    )
+    absorbed = [entry for one in found for entry in one.absorbed]
+    return SessionUpdates(key_slots, segment, start, last, segments, sessions, absorbed)
 
 
 def combine_partials(
@@ -160,17 +287,20 @@ def combine_partials(
 
     ``values``: by partial, the contribution of each event.
     """
-    depths = np.array([s.depth for s in updates.segments], np.int64)
+    segments = updates.segments
+    depths = segments.depth
     order = np.lexsort((updates.segment, depths[updates.segment]))
     segment = updates.segment[order]
     edges = np.searchsorted(depths[segment], np.arange(int(depths.max(initial=0)) + 2))
-    joined = _joins_by_depth(updates.segments, len(edges) - 1)
-    stored = np.array([i for i, s in enumerate(updates.segments) if s.entry >= 0 and not s.parents], np.int64)
-    entries = np.array([updates.segments[i].entry for i in stored.tolist()], np.int64)
+    joined = _joins_by_depth(segments, len(edges) - 1)
+    is_stored = segments.entry >= 0
+    is_stored[[*segments.parents]] = False
+    stored = np.flatnonzero(is_stored)
+    entries = segments.entry[stored]
     totals, finals = {}, {}
     for name, column in values.items():
         partial = table.partials[name]
-        state = np.full(len(updates.segments), partial.identity, partial.dtype)
+        state = np.full(len(segments), partial.identity, partial.dtype)
         state[stored] = table.columns[name][entries]
         seen = np.empty(len(column), partial.dtype)
         for level, (start, stop) in enumerate(pairwise(edges.tolist())):
@@ -184,12 +314,11 @@ def combine_partials(
     return totals, finals
 
 
-def _joins_by_depth(segments: Sequence[SessionSegment], depths: int) -> list[list[tuple[int, tuple[int, ...]]]]:
+def _joins_by_depth(segments: SessionSegments, depths: int) -> list[list[tuple[int, tuple[int, ...]]]]:
     """Return, by depth, the number and the parents of each segment that joins others."""
     by_depth: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in range(depths)]
-    for number, segment in enumerate(segments):
-        if segment.parents:
-            by_depth[segment.depth].append((number, segment.parents))
+    for number, parents in segments.parents.items():
+        by_depth[segments.depth[number]].append((number, parents))
     return by_depth
 
 
@@ -210,11 +339,13 @@ def count_distinct(
     held: dict[int, dict[object, int]] = {}
     counts = np.empty(len(values), np.int64)
 
+    entries, parents_of = updates.segments.entry.tolist(), updates.segments.parents
+
     def start_segment(number: int) -> None:
-        segment = updates.segments[number]
+        parents = parents_of.get(number, ())
         fresh[number] = {}
-        held[number] = {} if segment.entry < 0 or segment.parents else stored.get(segment.entry, {})
-        for parent in segment.parents:
+        held[number] = {} if entries[number] < 0 or parents else stored.get(entries[number], {})
+        for parent in parents:
             if parent not in held:
                 start_segment(parent)
             fresh[number] |= held[parent] | fresh[parent]
@@ -238,27 +369,26 @@ def mark_fired(
     """
     segments = updates.segment[hits.row]
     _, first = np.unique(hits.member * (len(updates.segments) + 1) + segments, return_index=True)
-    hits_of_segment: dict[int, list[int]] = {}
-    for hit in np.sort(first).tolist():
-        hits_of_segment.setdefault(int(segments[hit]), []).append(hit)
+    first = first[np.lexsort((first, segments[first]))]  # the parents of a segment have lower numbers
+    numbers, bits_of_hits = segments[first].tolist(), bits[hits.member[first]].tolist()
     masks: dict[int, int] = {}
     chosen: list[int] = []
-    joins = [number for number, segment in enumerate(updates.segments) if segment.parents]
-    for number in sorted({*hits_of_segment, *joins}):  # the parents of a segment have lower numbers
-        mask = _initial_bits(table, updates, number, masks)
-        for hit in hits_of_segment.get(number, ()):
-            bit = 1 << int(bits[hits.member[hit]])
-            if not mask & bit:
-                mask |= bit
-                chosen.append(hit)
+    for hit, number, bit_number in zip(first.tolist(), numbers, bits_of_hits, strict=True):
+        mask = masks[number] if number in masks else _initial_bits(table, updates, number, masks)
+        bit = 1 << bit_number
+        if not mask & bit:
+            mask |= bit
+            chosen.append(hit)
         masks[number] = mask
+    for number in sorted(updates.segments.parents.keys() - masks.keys()):
+        masks[number] = _initial_bits(table, updates, number, masks)
     return hits.select(np.array(sorted(chosen), np.int64)), masks
 
 
 def _initial_bits(table: SessionTable, updates: SessionUpdates, number: int, masks: Mapping[int, int]) -> int:
     """Return the fired bits at the start of a segment: those of its stored session, or of its parents."""
-    segment = updates.segments[number]
-    mask = 0 if segment.parents else table.fired.get(segment.entry, 0)
-    for parent in segment.parents:
+    parents = updates.segments.parents.get(number, ())
+    mask = 0 if parents else table.fired.get(int(updates.segments.entry[number]), 0)
+    for parent in parents:
         mask |= masks[parent] if parent in masks else _initial_bits(table, updates, parent, masks)
     return mask

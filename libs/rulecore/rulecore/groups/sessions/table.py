@@ -106,12 +106,16 @@ class SessionTable:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def new(self, key_slot: int, anchor: int) -> int:
-        """Allocate the entry of a new session, and return it. Call ``write`` to set its bounds and partials."""
-        entry = self._free.pop() if self._free else self._grow()
-        self.key_slot[entry], self.anchor[entry] = key_slot, anchor
-        self.entries_by_key_slot.setdefault(key_slot, []).append(entry)
-        return entry
+    def new_entries(self, key_slots: Ints, anchors: Ints) -> Ints:
+        """Allocate entries of new sessions, and return them. Call ``write`` to set their bounds and partials."""
+        reused = min(len(self._free), len(key_slots))
+        entries = np.empty(len(key_slots), np.int64)
+        entries[:reused] = [self._free.pop() for _ in range(reused)]
+        entries[reused:] = self._grow(len(key_slots) - reused)
+        self.key_slot[entries], self.anchor[entries] = key_slots, anchors
+        for key_slot, entry in zip(key_slots.tolist(), entries.tolist(), strict=True):
+            self.entries_by_key_slot.setdefault(key_slot, []).append(entry)
+        return entries
 
     def write(self, entries: Ints, start: Ints, last: Ints, partials: Mapping[str, Array]) -> None:
         """Set the bounds and partials of distinct entries."""
@@ -159,23 +163,23 @@ class SessionTable:
         self.key_slot[at] = _FREE
         for name, partial in self.partials.items():
             self.columns[name][at] = partial.identity
-        for entry in entries:
-            self.fired.pop(entry, None)
-            for name, sets in self.sets.items():
-                if (values := sets.pop(entry, None)) is not None:
-                    self.counts[name].remove_set(values)
+        for entry in self.fired.keys() & removed:
+            del self.fired[entry]
+        for name, sets in self.sets.items():
+            for entry in sets.keys() & removed:
+                self.counts[name].remove_set(sets.pop(entry))
         self._free += entries
 
-    def _grow(self) -> int:
-        """Return a new entry after the last one, in larger columns if they are full."""
-        if self._size == len(self.key_slot):
-            room = 2 * self._size
+    def _grow(self, count: int) -> Ints:
+        """Return new entries after the last one, in larger columns if they are full."""
+        first, self._size = self._size, self._size + count
+        if self._size > len(self.key_slot):
+            room = max(2 * len(self.key_slot), self._size)
             self.key_slot, self.anchor, self.start, self.last = (
                 _resize(column, room, _FREE) for column in (self.key_slot, self.anchor, self.start, self.last)
             )
             self.columns = {n: _resize(c, room, self.partials[n].identity) for n, c in self.columns.items()}
-        self._size += 1
-        return self._size - 1
+        return np.arange(first, self._size)
 
     # --- StateTable ---------------------------------------------------------------------------------------------
 
@@ -213,12 +217,13 @@ class SessionTable:
         deleted = [name for name, bounds in zip(names, has_bounds.to_list(), strict=True) if not bounds]
         self._remove([known[name] for name in deleted if name in known])
         present = [name for name, bounds in zip(names, has_bounds.to_list(), strict=True) if bounds]
-        entries = [known[name] if name in known else self.new(*name) for name in present]
+        entries = np.array([known.get(name, -1) for name in present], np.int64)
+        fresh = np.array([name for name in present if name not in known], np.int64).reshape(-1, 2)
+        entries[entries < 0] = self.new_entries(fresh[:, 0], fresh[:, 1])
         self._load_entries(rows.filter(has_bounds), entries)
 
-    def _load_entries(self, rows: pl.DataFrame, entries: Sequence[int]) -> None:
+    def _load_entries(self, rows: pl.DataFrame, at: Ints) -> None:
         """Load stored rows into these entries, one each."""
-        at = np.array(entries, np.int64)
         self.start[at], self.last[at] = rows[START].to_numpy(), rows[LAST].to_numpy()
         for name in self.columns:
             if name in rows.columns:
@@ -231,7 +236,7 @@ class SessionTable:
     def _frame(self, entries: Ints) -> pl.DataFrame:
         """Return the stored rows of these entries."""
         key_slots = self.key_slot[entries]
-        fired = [_bytes(self.fired[e]) if e in self.fired else b"" for e in entries.tolist()]
+        fired = [_bytes(self.fired.get(e, 0)) for e in entries.tolist()] if self.fired else [b""] * len(entries)
         columns = [
             pl.Series(HASH, self.keys.hashes[key_slots]),
             pl.Series(ANCHOR, self.anchor[entries]),

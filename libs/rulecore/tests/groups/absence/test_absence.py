@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -33,7 +33,7 @@ def absence_rule(rule_id: str = "r", /, **fields: object) -> CompiledRule:
     )
 
 
-def start_process(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **settings: int) -> Process:
+def start_process(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **settings: Any) -> Process:
     process = Process(GroupSettings(**settings))
     process.set_rules(rules, now_ms)
     return process

@@ -16,23 +16,17 @@ from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.control_keys import BACKFILL_KEY, STAGED_KEY
 from rulecore.documents.loading import decode_record
 from rulecore.documents.releases import digest_part
-from rulecore.factory import RulesFactory
-from rulecore.streams import RuleStream
-from streamcore.app import App, Source
 from streamcore.decode.json.decoder import JsonDecoder
 from streamcore.decode.types import RawBatch
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
-from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS, Record
+from tests.harness.apps.feature_app import draw_pays, draw_specs, feature_app
 from tests.harness.oracles.features import (
     AGGREGATES,
     CLOCK,
-    KEYS,
     MINUTE,
     SCHEMA,
     T0,
-    WHERES,
-    WINDOWS,
     Pay,
     Spec,
     rule,
@@ -41,12 +35,6 @@ from tests.harness.oracles.features import (
 
 ALL = [Spec(of, None, (), '{"sliding": "12m", "every": "4m"}', including_this=False) for of in AGGREGATES]
 EVENTS = [Pay(n * 7 % 19, "ab"[n % 2], n % 5 or None, f"c{n % 3}", n) for n in range(24)]
-
-
-def new_app() -> InProcessApp:
-    watermark = WatermarkStrategy(max_out_of_orderness_ms=100 * MINUTE)
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
-    return InProcessApp(App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=3, watermark=watermark))
 
 
 def lane(records: Sequence[Record], name: str) -> list[dict[str, object]]:
@@ -83,7 +71,7 @@ def run(
 ) -> tuple[dict[object, object], list[object]]:
     """Return the values of the features at the events after the backfill, and whether these are incomplete. The rule
     comes with the events from ``cut`` on, and the backfill of those before ``gap`` events later."""
-    app = new_app()
+    app = InProcessApp(feature_app(100, 3))
     app.cut([event.record() for event in events[:cut]], CLOCK)
     first = lane(app.cut([rule(specs), *(e.record() for e in events[cut : cut + gap])], CLOCK), STATUS)
     since = first[0]["incomplete"]["since_ms"]  # type: ignore[index]
@@ -98,29 +86,8 @@ def run(
     return values, [one["incomplete"] for one in alerts]
 
 
-specs = st.lists(
-    st.builds(
-        Spec,
-        st.sampled_from([*AGGREGATES]),
-        st.sampled_from([*WHERES]),
-        st.sampled_from([*KEYS]),
-        st.sampled_from([*WINDOWS]),
-        st.booleans(),
-    ),
-    min_size=1,
-    max_size=5,
-)
-pays = st.lists(
-    st.builds(
-        Pay,
-        st.integers(0, 30),
-        st.sampled_from(["a", "b", None]),
-        st.one_of(st.none(), st.integers(0, 6)),
-        st.sampled_from(["x", "y", None]),
-    ),
-    min_size=3,
-    max_size=30,
-).map(lambda events: [Pay(e.minute, e.user, e.amount, e.card, i) for i, e in enumerate(events)])
+specs = draw_specs(least=1, most=5)
+pays = draw_pays(least=3, most=30, minutes=30, cards=["x", "y", None])
 
 
 @settings(max_examples=80, deadline=None)
@@ -143,7 +110,7 @@ def test_every_function_is_filled_from_history() -> None:
 
 def test_a_part_that_does_not_fit_its_feature_is_rejected() -> None:
     (seen,) = (spec for spec in ALL if spec.of == "last(card)")
-    app = new_app()
+    app = InProcessApp(feature_app(100, 3))
     app.cut([EVENTS[0].record()], CLOCK)
     (first,) = lane(app.cut([rule([seen])], CLOCK), STATUS)
     since = first["incomplete"]["since_ms"]  # type: ignore[index]

@@ -1,32 +1,29 @@
 """Generated pairs of a feature rule and an event against plain Python: ``HEADGATE_FEATURE_PAIRS`` (nightly: 100,000).
 
 Each round has four rules in one app, in both orders. Its events come late and twice, each time at another offset; the
-app starts anew in some cuts, and moves to another number of shards once.
+app starts anew in some cuts, and moves to another number of shards once. In every other round the rules read features
+of other keys too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
 import orjson
 import pytest
 
-from rulecore.factory import RulesFactory
-from rulecore.streams import RuleStream
-from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp
-from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS
+from tests.harness.apps.feature_app import feature_app
 from tests.harness.apps.versioned_shop import moment, restore, save
 from tests.harness.oracles.features import (
     AGGREGATES,
     CLOCK,
     KEYS,
-    MINUTE,
-    SCHEMA,
+    OTHER_KEYS,
     WHERES,
     WINDOWS,
     Pay,
@@ -45,18 +42,12 @@ ROUNDS = -(-PAIRS // (EVENTS * RULES))
 pytestmark = pytest.mark.timeout(300 + ROUNDS)
 
 
-def new_app(disorder: int, shards: int) -> App:
-    watermark = WatermarkStrategy(max_out_of_orderness_ms=disorder * MINUTE)
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
-    return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
-
-
-def random_rule(random: Random) -> list[Spec]:
+def random_rule(random: Random, keys: Sequence[tuple[str, ...]]) -> list[Spec]:
     return [
         Spec(
             random.choice([*AGGREGATES]),
             random.choice([*WHERES]),
-            random.choice([*KEYS]),
+            random.choice(keys),
             random.choice([*WINDOWS]),
             random.random() < 0.3,
         )
@@ -78,15 +69,18 @@ def random_events(random: Random) -> list[Pay]:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.slow
 def test_rules_and_events_give_what_plain_python_finds(number: int, tmp_path: Path) -> None:
     random = Random(SEED * 1_000_003 + number)
-    rules = {f"r{n}": (random_rule(random), ("on_arrival", "in_order")[n % 2]) for n in range(RULES)}
+    has_stage = number % 2 == 1
+    keys = [*KEYS, *(OTHER_KEYS if has_stage else ())]
+    rules = {f"r{n}": (random_rule(random, keys), ("on_arrival", "in_order")[n % 2]) for n in range(RULES)}
     disorder = random.choice([0, 2, 10, 200])
     cuts = [
         *split_into_cuts(random_events(random), [random.randint(1, 30) for _ in range(4)]),
         [Pay(400, "z", offset=999)],
     ]
-    app = InProcessApp(new_app(disorder, random.randint(1, 3)))
+    app = InProcessApp(feature_app(disorder, random.randint(1, 3), has_stage=has_stage))
     records = [rule(specs, n, name=name, order=order) for n, (name, (specs, order)) in enumerate(rules.items(), 1)]
     statuses = [orjson.loads(r.value or b"") for r in app.cut(records, CLOCK) if r.lane == STATUS]
     assert [one["status"] for one in statuses] == ["accepted"] * RULES
@@ -95,7 +89,7 @@ def test_rules_and_events_give_what_plain_python_finds(number: int, tmp_path: Pa
     for at, cut in enumerate(cuts):
         if at == moves:
             saved = save(app.app, app.blobs, tmp_path / "savepoints", moment())
-            more = new_app(disorder, random.randint(1, 4))
+            more = feature_app(disorder, random.randint(1, 4), has_stage=has_stage)
             app = InProcessApp(more, restore(saved, more, tmp_path / "checkpoint"))
         elif random.random() < 0.3:
             app = InProcessApp(app.app, app.blobs)

@@ -109,7 +109,6 @@ def test_a_document_with_a_wrong_feature_is_rejected(entries: dict[str, Any], me
         ({"of": "time_decayed_count(interval 1 second)"}, "1h for a half-life of 1s, at most 500 times"),
         ({"of": "time_since_last(ts)"}, "accepted here: time_since_last\\(\\)"),
         ({"where": "amont > 1"}, "features.0.where:1:1: unknown column amont"),
-        ({"by": ["card"]}, "features.0.by: must contain user"),
         ({"by": ["user", "nobody"]}, "features.0.by: stream pay has no nobody"),
         ({"name": "not"}, "features.0.name: not is a word of the language"),
         ({"within": {"sliding": "10s", "every": "100ms"}}, "panes of 100ms, at least 1s"),

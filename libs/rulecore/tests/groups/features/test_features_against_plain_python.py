@@ -10,18 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore.factory import RulesFactory
-from rulecore.streams import RuleStream
-from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp
-from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS
+from tests.harness.apps.feature_app import draw_pays, draw_specs, feature_app
 from tests.harness.oracles.features import (
     AGGREGATES,
     CLOCK,
     KEYS,
-    MINUTE,
-    SCHEMA,
     WHERES,
     WINDOWS,
     Pay,
@@ -31,12 +26,6 @@ from tests.harness.oracles.features import (
     rule,
     split_into_cuts,
 )
-
-
-def new_app(disorder: int, shards: int = 1) -> App:
-    watermark = WatermarkStrategy(max_out_of_orderness_ms=disorder * MINUTE)
-    kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
-    return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
 
 
 def lane(records: Sequence[object], name: str) -> list[dict[str, object]]:
@@ -53,7 +42,7 @@ def run(
 ) -> dict[int, Mapping[str, object]]:
     """Return the values of the features by the offset of their event. ``how``: one process, a new one for every cut, or
     two that take turns."""
-    spec = new_app(disorder, shards)
+    spec = feature_app(disorder, shards)
     app = InProcessApp(spec)
     turns = [app, InProcessApp(spec, app.blobs)]
     first = app.cut([rule(specs, order=order)], CLOCK)
@@ -69,30 +58,9 @@ def run(
     return {place: alert["values"] for place, alert in zip(places, found, strict=True)}  # type: ignore[misc]
 
 
-pays = st.lists(
-    st.builds(
-        Pay,
-        st.integers(0, 45),
-        st.sampled_from(["a", "b", None]),
-        st.one_of(st.none(), st.integers(0, 6)),
-        st.sampled_from(["x", "y", "z", None]),
-    ),
-    min_size=1,
-    max_size=40,
-).map(lambda events: [Pay(e.minute, e.user, e.amount, e.card, i) for i, e in enumerate(events)])
+pays = draw_pays(least=1, most=40, minutes=45, cards=["x", "y", "z", None])
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=4)
-specs = st.lists(
-    st.builds(
-        Spec,
-        st.sampled_from([*AGGREGATES]),
-        st.sampled_from([*WHERES]),
-        st.sampled_from([*KEYS]),
-        st.sampled_from([*WINDOWS]),
-        st.booleans(),
-    ),
-    min_size=1,
-    max_size=6,
-)
+specs = draw_specs(least=1, most=6)
 
 
 @given(specs, pays, sizes, st.sampled_from([0, 3, 15, 100]), st.sampled_from(["one", "new", "turns"]))
@@ -141,7 +109,7 @@ def test_changes_of_rules_give_the_same_in_one_process_in_new_ones_and_in_two_th
     cuts = split_into_cuts(events, sizes)
     found = []
     for how in ("one", "new", "turns"):
-        spec = new_app(disorder, 2)
+        spec = feature_app(disorder, 2)
         app = InProcessApp(spec)
         turns = [app, InProcessApp(spec, app.blobs)]
         alerts: list[object] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +38,7 @@ def signal(minute: float, rule: str = "x", device: str | None = "a", number: int
     return Signal(rule, (device,), int(minute * MINUTE), f"0:{number}", weight, (0, number))
 
 
-def start_process(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **limits: int) -> Process:
+def start_process(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **limits: Any) -> Process:
     process = Process(GroupSettings(**limits))
     process.set_rules(rules, now_ms)
     return process

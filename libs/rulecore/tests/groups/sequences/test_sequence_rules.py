@@ -595,6 +595,7 @@ NESTED = StreamSchema.parse(
         ("any(tags, t -> t = element_at(a.tags, 1))", [1]),
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_members_of_earlier_events_are_compared_and_shown(condition: str, expected: list[int], processes: int) -> None:
     steps: list[Item] = [BEGUN | {"step": "a"}, {"step": "b", "where": f"kind = 'b' and {condition}"}]
     then = {"severity": "low", "message": "{a.device.os} {max(b.device.at.x)} {b.device}"}

@@ -118,7 +118,7 @@ class ProtobufDecoder:
             return RejectedRecord(error.code, error.reason)
 
     def message_type(self, indexes: tuple[int, ...]) -> ReadMessage:
-        """Return what to read of the message type at these indexes; raise ``RecordError`` if it does not fit."""
+        """Return the fields to read of the message type at these indexes; raise ``RecordError`` if it does not fit."""
         found = self._types.get(indexes)
         if found is None:
             found = self._match(indexes)

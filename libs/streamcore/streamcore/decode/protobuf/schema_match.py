@@ -96,7 +96,7 @@ ReadTarget = ReadValue | ReadMessage | ReadList
 def match_fields(
     schema: ProtoSchema, message: ProtoMessage, stream: StreamSchema, extra_fields: ExtraFields
 ) -> ReadMessage:
-    """Return what to read of a message; raise ``RecordError`` when such messages cannot be the stream's events."""
+    """Return the fields to read of a message; raise ``RecordError`` if such messages cannot be the stream's events."""
     names = stream.tree.inside
     if extra_fields is ExtraFields.REJECT:
         for one in message.fields.values():

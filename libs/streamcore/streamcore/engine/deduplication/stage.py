@@ -72,7 +72,11 @@ def _send_events(app: App, streams: tuple[DeduplicatedStream, ...], write_late: 
         app,
         stages=(DeduplicationStage(streams, app.limits.max_event_ids, head, write_late), *app.stages),
         stateless_stage=DeduplicationHead(streams, head),
-        exchanges=(*exchanges, *(replace(exchange, stage=exchange.stage + 1) for exchange in app.exchanges)),
+        exchanges=(
+            *exchanges,
+            *(replace(exchange, stage=exchange.stage + 1, direct=False) for exchange in app.exchanges),
+        ),
+        reads_of_all_stages=False,
     )
 
 

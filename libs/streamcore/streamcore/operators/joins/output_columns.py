@@ -1,4 +1,4 @@
-"""What joins have in common: whose rows come out, what must be equal, and the columns that come out.
+"""The common parts of joins: whose rows come out, what must be equal, and the columns that come out.
 
 The rule: all columns of the left; then those of the right that are not part of its key, for they would only repeat the
 left's. A right column with the name of a left one gets a suffix. In a row without a left side the key columns hold the

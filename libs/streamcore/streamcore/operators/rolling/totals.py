@@ -69,7 +69,7 @@ class RollingTotals:
         return take_rows(self._totals, key_slots)
 
     def results_for(self, key_slots: Ints) -> Columns:
-        """Return what is emitted for these key slots, before ``series``: by default the totals."""
+        """Return the rows to emit for these key slots, before ``series``: by default the totals."""
         return self.totals_for(key_slots)
 
     def series(self, results: Columns) -> list[pl.Series]:

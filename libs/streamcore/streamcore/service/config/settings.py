@@ -36,7 +36,7 @@ _FIXED = (
 
 
 class CheckpointRetention(enum.StrEnum):
-    """What becomes of the checkpoint when the app ends, by Flink's names."""
+    """The fate of the checkpoint when the app ends, by Flink's names."""
 
     RETAIN = "retain-on-cancellation"
     DELETE = "delete-on-cancellation"
@@ -244,6 +244,15 @@ class ServiceSettings(Document):
         Positive,
         Field(description="Largest number of events in a batch."),
     ] = 200_000
+    empty_cut_interval_ms: Annotated[
+        Positive,
+        Field(
+            description="Milliseconds after which a batch begins without new input, so that the clock advances: timers "
+            "of processing time and idle_timeout_ms wait so long at most. Each such batch costs processor time: with "
+            "a longer interval an app without input costs less.",
+            le=60_000,
+        ),
+    ] = 1_000
     control_records_per_cut: Annotated[
         Positive,
         Field(
@@ -350,6 +359,7 @@ class ServiceSettings(Document):
             max_event_ids=self.max_event_ids,
             max_record_values=self.max_record_values,
             max_batch_values=self.max_batch_values,
+            empty_cut_interval_ms=self.empty_cut_interval_ms,
             min_event_ms=_epoch_ms(self.min_event_time),
         )
 

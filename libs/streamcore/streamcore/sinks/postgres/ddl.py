@@ -16,7 +16,7 @@ from streamcore.sinks.postgres.settings import PostgresSettings
 
 
 def create_tables(settings: PostgresSettings, columns: Mapping[str, pa.Schema]) -> list[str]:
-    """Create the missing tables, and return the statements that were run.
+    """Create the missing tables, with their schemas, and return the statements that made them.
 
     For local runs: an administrator chooses types, indexes and permissions. Raises the errors of a sink's ``open``.
     """
@@ -25,6 +25,9 @@ def create_tables(settings: PostgresSettings, columns: Mapping[str, pa.Schema]) 
             missing = [
                 table for table in lane_tables(settings, columns).values() if not exists(connection, table.spec.table)
             ]
+            for schema in dict.fromkeys(table.spec.table.schema for table in missing):
+                if connection.execute("SELECT to_regnamespace(quote_ident(%s))", [schema]).fetchone() == (None,):
+                    connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
             for table in missing:
                 connection.execute(sql.SQL(table.create_table()))
             return [table.create_table() for table in missing]

@@ -315,7 +315,7 @@ class ColdRows:
     # --- the head -----------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, object]:
-        """Return what the head of the state log stores."""
+        """Return the entries that the head of the state log has of them."""
         merge = self._merge and [self._merge.sources, self._merge.target.to_json()]
         return {
             "runs": [run.to_json() for run in self.runs],

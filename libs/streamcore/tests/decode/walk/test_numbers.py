@@ -47,6 +47,7 @@ def doubles(draw: random.Random) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 def test_a_double_is_the_nearest_one() -> None:
     texts = doubles(random.Random(5))
     unsure = 0

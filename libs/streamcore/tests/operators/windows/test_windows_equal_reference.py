@@ -118,6 +118,7 @@ def run_operator(spec: WindowSpec, given_cuts: Sequence[Cut], function: Aggregat
     return WindowOutput(firings, tuple(dropped for output in outputs for dropped in output.dropped))
 
 
+@pytest.mark.slow
 def test_later_elements_do_not_change_an_emitted_pane_of_a_shared_slice() -> None:
     spec = WindowSpec(Sliding("20ms", "10ms"), AfterWatermark(late=AfterCount(1)), Accumulation.RETRACTING, "50ms")
     rows: list[Row] = [("a", {"v": 1}, 5), ("a", {"v": 2}, 15)]

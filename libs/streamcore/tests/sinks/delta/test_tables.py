@@ -254,6 +254,7 @@ def test_the_sink_waits_for_a_full_disk_and_writes_no_part_of_a_cut(small_disk: 
     assert _write(sink, _SCHEMA, 1, *large[:10]).outcome == WriteOutcome.COMMITTED
 
 
+@pytest.mark.slow
 def test_a_read_only_disk_is_an_error_without_a_wait(small_disk: Path) -> None:
     sink = _sink(small_disk / "t")
     sink.open(_OWNER)

@@ -61,6 +61,7 @@ def test_every_type_and_every_partition_value_is_read_back(tmp_path: Path) -> No
     assert sorted(map(repr, found)) == sorted(map(repr, rows))
 
 
+@pytest.mark.slow
 def test_a_missing_column_is_named_with_the_statement_that_adds_it(tmp_path: Path) -> None:
     more = SCHEMA.append(pa.field("n", pa.int64())).append(pa.field("price", pa.decimal128(9, 3)))
     _sink(tmp_path, SCHEMA).open(_OWNER)

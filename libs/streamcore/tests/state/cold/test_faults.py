@@ -159,6 +159,7 @@ def _lost(simulation: Simulation) -> None:
     simulation.cut({"orders": rows(4)["orders"].head(20)}, clock_ms=1_900)
 
 
+@pytest.mark.slow
 def test_a_process_does_not_read_what_a_lost_attempt_left(tmp_path: Path) -> None:
     assert _taken_over(tmp_path, _lost) == _expected()[3]
 
