@@ -19,6 +19,7 @@ from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.kernel import COLD_MOVES
 from streamcore.savepoint.state_files import live_rows
 from streamcore.spark import worker
+from streamcore.spark.query import find_direct_kinds
 from streamcore.spark.wire import PackedApp, StageFolder
 from streamcore.state.blob_store import BlobStore
 from streamcore.state.cut_files import CutFiles, sweep_stages
@@ -172,6 +173,14 @@ def test_duplicates_and_features_of_other_keys_are_two_stages_in_files(tmp_path:
     assert sum(one.lane == ALERTS for one in written[0]) > 20
     assert isinstance(in_files.app, FileStages)
     assert in_files.app.late_ended > 0
+
+
+def test_events_that_go_around_a_stage_go_to_the_last_one(tmp_path: Path) -> None:
+    """In front of another stage they would come to it in tasks of their own, and its shards would run twice."""
+    app = new_app(tmp_path, "1m")
+    assert {*find_direct_kinds(app)} == {1}
+    with pytest.raises(AssertionError, match="goes to the last stage"):
+        find_direct_kinds(replace(app, stages=(*app.stages, app.stages[-1])))
 
 
 def counts(run: Run) -> dict[str, int]:

@@ -50,7 +50,7 @@ def build_query(
     packed = PackedApp.pack(app)
     batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tasks).option("numPartitions", tasks)
     blocks = batches.load().select("value").mapInArrow(Stage1(packed, kafka, schemas), BLOCK_SCHEMA)
-    direct, shuffled = _direct_kinds(app), blocks.repartition("shard")
+    direct, shuffled = find_direct_kinds(app), blocks.repartition("shard")
     blocks = shuffled
     if direct:
         blocks = shuffled.where(_select(sorted(kind for kinds in direct.values() for kind in kinds), "NOT"))
@@ -68,7 +68,7 @@ def count_retained(spark: SparkSession) -> int:
     return max(MIN_RETAINED, int(spark.conf.get(RETAINED) or MIN_RETAINED))
 
 
-def _direct_kinds(app: App) -> dict[int, list[int]]:
+def find_direct_kinds(app: App) -> dict[int, list[int]]:
     """Return the kinds of the blocks that go around stages, by the stage to which they go."""
     kinds: dict[int, list[int]] = {}
     for index, exchange in enumerate(app.exchanges):

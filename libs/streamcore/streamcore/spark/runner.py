@@ -319,7 +319,7 @@ class Runner:
         committed = self.root.last_committed()
         if committed is None:
             self.root.remove_other_stages(len(self.app.stages))
-        else:
+        elif len(self.app.stages) > 1:
             try:
                 sweep_stages(open_object_store(self.root.stages), committed, retained)
             except CorruptState as error:
