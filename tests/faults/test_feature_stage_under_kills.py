@@ -4,6 +4,7 @@ events of a country had, once for each event."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,8 @@ def test_an_event_has_the_values_of_other_keys_once_whatever_is_killed(new_app: 
         scene.send(before)
         scene.settle()
         assert scene.app.drain() == 0
+        dead = Path(str(scene.app.settings["checkpoint"])) / "stages" / "0" / "0" / "0-of-dead"
+        dead.write_bytes(b"blobs of an attempt that died before it wrote its index")
         sent = scene.send(after)
         scene.start_faulty("--die", "committed", "--when", "alerts")
         assert scene.app.wait_for_end() < 0, "it died by the signal"
@@ -50,6 +53,7 @@ def test_an_event_has_the_values_of_other_keys_once_whatever_is_killed(new_app: 
     assert accepted["status"] == "accepted", accepted
     found = {json.dumps(one["source"], sort_keys=True): one["values"] for one in scene.outputs.alerts()}
     assert len(found) == len(scene.outputs.alerts()), "an alert came twice"
+    assert not dead.exists(), "a start removes it"
     expected = {
         json.dumps({"topic": one.topic, "partition": one.partition, "offset": one.offset}, sort_keys=True): {
             "users": len({user for country, user in known if country == one.order.country} - {None}),
