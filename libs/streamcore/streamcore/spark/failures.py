@@ -86,8 +86,8 @@ def explain_failure(
         return CorruptState(_describe_damage(root, damage, cause, find_savepoint()))
     if any(sign in text for sign in _OTHER_STAGES):
         return Permanent(
-            f"checkpoint {root.spark}: it was written with other keyed stages: a step of the program with state, or "
-            f"`deduplicate` of a stream, came or went, or another version wrote it; "
+            f"checkpoint {root.spark}: it was written with other keyed stages: a step of the program with state, "
+            f"`deduplicate` of a stream, or the setting `feature_stage`, came or went, or another version wrote it; "
             f"{_describe_remedy(find_savepoint())}, or take the change back"
         )
     if "Python worker exited unexpectedly" in text:
