@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from headgate.records.decoder import EventDecoder
 from headgate_rules.app import build_app
@@ -16,9 +17,12 @@ from rulecore.backfill import BackfillCollector, backfill_records
 from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.control_keys import DECISION_POLICY_KEY, STAGED_KEY
 from rulecore.documents.loading import decode_record
+from rulecore.feature_stage.exchanges import FACTS
+from rulecore.feature_stage.kernel import FeatureKernel
 from rulecore.lists.records import ListHead, list_records
 from streamcore.checkpoint.checkpoint import CheckpointRoot
 from streamcore.engine.in_process import InProcessApp
+from streamcore.kernel import Cut, KernelOutput
 from streamcore.savepoint.app_description import check_app_compatibility
 from streamcore.savepoint.compatibility import Compatibility, RestoreDecisions
 from streamcore.savepoint.restore import restore_checkpoint
@@ -208,3 +212,64 @@ def test_an_app_loses_the_stage_by_a_decision_and_its_rules_go_into_quarantine(t
     shop.app = InProcessApp(without, initial_of(tmp_path / "restored", without), streams=shop.app.streams)
     output = shop.send(events=[buy(1, "a", "c")])
     assert {one["rule"] for one in lane(output, ALERTS)} == {"one"}
+
+
+def restored(shop: Shop, folder: Path, drops: Sequence[str] = (), *, feature_stage: bool) -> Shop:
+    """Return the app, restored from a savepoint with this setting."""
+    folder.mkdir()
+    point = dataclasses.replace(moment(), streams=shop.app.streams)
+    saved = save(shop.app.app, shop.app.blobs, folder / "savepoints", point, "s")
+    app = build_app(settings(folder, CARDS, shards=3, feature_stage=feature_stage))
+    report = check_app_compatibility(saved.manifest, app, RestoreDecisions(frozenset(drops)))
+    restore_checkpoint(saved, app, report, CheckpointRoot(folder / "restored"), saved.manifest.epoch + 1)
+    process = InProcessApp(app, initial_of(folder / "restored", app), streams=shop.app.streams)
+    return Shop(process, shop.control, shop.events)
+
+
+PUBLISHED: dict[str, Any] = {"version": 1, "owner": "o", "on": "orders", "by": ["card"], "of": "count(*)"}
+
+
+def test_a_published_feature_begins_in_the_stage_with_the_first_cut_after_the_restore(tmp_path: Path) -> None:
+    shop = new_shop(tmp_path, feature_stage=False)
+    shop.send(("feature/of_card", orjson.dumps({"feature": "of_card", **PUBLISHED, "within": DAY})))
+    shop.send(events=[buy(n, "ab"[n % 2], "c") for n in range(6)])
+    shop = restored(shop, tmp_path / "on", feature_stage=True)
+    shop.send(rule("r", where="of_card >= 0", group_by=["user"], features=["of_card"]))
+    (alert,) = lane(shop.send(events=[buy(6, "a", "c")]), ALERTS)
+    assert (alert["values"], alert["incomplete"]) == ({"of_card": 0}, True)
+
+
+def test_features_begin_anew_when_the_stage_was_off_for_a_time(tmp_path: Path) -> None:
+    shop = new_shop(tmp_path)
+    features = [OF_CARD, feature("mine", ["user"])]
+    shop.send(rule("r", where="of_card >= 0 and mine >= 0", group_by=["user"], features=features))
+    shop.send(rule("mine", where="mine >= 0", group_by=["user"], features=[feature("mine", [])]))
+    shop.send(events=[buy(n, "a", "c") for n in range(6)])
+    shop = restored(shop, tmp_path / "off", ["feature_groups", "feature:stage_feature"], feature_stage=False)
+    shop.send(events=[buy(n, "a", "c") for n in range(6, 9)])
+    shop = restored(shop, tmp_path / "on", feature_stage=True)
+    output = shop.send(events=[buy(9, "a", "c")])
+    found = {one["rule"]: (one["values"], one["incomplete"]) for one in lane(output, ALERTS)}
+    assert found["r"] == ({"of_card": 0, "mine": 9}, True)
+
+
+def test_only_events_at_which_the_rule_may_fire_have_their_values_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    step = FeatureKernel.step
+
+    def count_rows(kernel: FeatureKernel, cut: Cut) -> KernelOutput:
+        output = step(kernel, cut)
+        sent.append(sum(frame.height for key, frame in output.rows.items() if key != FACTS))
+        return output
+
+    monkeypatch.setattr(FeatureKernel, "step", count_rows)
+    shop = new_shop(tmp_path)
+    features = [OF_CARD, OF_DEVICE, feature("mine", ["user"], "avg(total)")]
+    where = "pieces = 1 and total > 3 * coalesce(mine, 0) and (of_card >= 1 or of_device >= 1)"
+    shop.send(rule("r", where=where, group_by=["user"], features=features))
+    shop.send()
+    sent.clear()
+    shop.send(events=[buy(n, "a", "c", pieces=n % 5, total="9.00") for n in range(20)])
+    assert sum(sent) == 2 * 4, "of 20 events four have one piece; there are two other keys"

@@ -14,7 +14,7 @@ from headgate.explain.from_file import OTHER_EVENT
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord, KeyEvents, key_events
 from headgate.explain.keys import keys_of_event, parse_key, physical, show_key, to_query
 from headgate.records.decoder import EventDecoder
-from headgate.records.topic_decoder import TopicDecoder
+from headgate.records.topic_decoder import TopicDecoder, key_conditions
 from headgate.time_arguments import show_time
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.features import EventOrder
@@ -25,7 +25,7 @@ from rulecore.streams import RuleInput
 from rulecore.union_events import unite_events
 from streamcore.decode.scalar import RejectedRecord, StreamRecord
 from streamcore.offsets import PARTITIONS_PER_TOPIC, TopicPartition
-from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.wire.raw import raw_batch
 
 _MARGIN_MS = 60_000
@@ -169,13 +169,22 @@ def _find_key_events(
     found = key_events(reader, source, query, now_ms)
     if rule.other_keys:
         before = _END_MS if at_ms is None else at_ms
-        event = unite_events(source, found.frames).filter(pl.col(EVENT_MS) <= before).tail(1)
+        event = select_latest(unite_events(source, found.frames), key, source.schema, before)
         keys = keys_of_event(rule, event, source.schema) if event.height else keys
         found = key_events(reader, source, replace(query, keys=keys), now_ms)
     when = "" if at_ms is None else f" at {show_time(at_ms)} UTC"
-    question = ExplainQuestion(at_ms=at_ms, closing_ms=found.latest_ms - _DISORDER_MS)
+    own_key = key if rule.features else None
+    question = ExplainQuestion(at_ms=at_ms, closing_ms=found.latest_ms - _DISORDER_MS, key=own_key)
     about = f"{show_key(key, source.schema)}{when}"
     return Evidence(source, found.frames, question, about, notes=_coverage_note(found, keys, source.schema))
+
+
+def select_latest(
+    events: pl.DataFrame, key: Mapping[str, object], schema: StreamSchema, before_ms: int
+) -> pl.DataFrame:
+    """Return the latest of the events of a key that are not after a time, or no event."""
+    is_own = pl.all_horizontal(pl.col(EVENT_MS) <= before_ms, *key_conditions(events, key, schema))
+    return events.filter(is_own).sort(EVENT_MS, PARTITION, OFFSET).tail(1)
 
 
 # --- an alert ---------------------------------------------------------------------------------------------------
@@ -199,12 +208,13 @@ def find_alert_events(
     values = {name: None if v is None else physical(name, str(v), source.schema) for name, v in key.items()}
     at_ms = int(str(alert["event_time_ms"])) - 1
     found = _find_key_events(reader, source, rule, values, at_ms, scan, now_ms)
-    question = ExplainQuestion(at_ms=at_ms, closing_ms=max(found.question.closing_ms, at_ms + 1))
-    return replace(found, question=question)
+    closing_ms = max(found.question.closing_ms, at_ms + 1)
+    return replace(found, question=replace(found.question, closing_ms=closing_ms))
 
 
 __all__: Sequence[str] = (
     "find_alert_events",
     "find_events_at",
     "find_key_events",
+    "select_latest",
 )

@@ -82,6 +82,7 @@ class RuleStage(ABC):
         self.groups: dict[GroupId, RuleGroup] = {}
         self.counted: Counter[str] = Counter()  # in this cut
         self.derived_from: bytes | None = None  # the stored header from which `rules` and `groups` were restored
+        self._waits_for_times = False  # a restore has state begin, and only the next cut knows when
 
     # --- what a stage computes ----------------------------------------------------------------------------------
 
@@ -158,7 +159,17 @@ class RuleStage(ABC):
         self.rules = RuleSet.restore(
             self.schemas, self.limits, self.stored_rules, self.lists.types(), self._known_routes()
         )
+        before = dict(self.group_metadata)
         self._assign_groups({}, 0)
+        self._forget_starts(before)
+
+    def _forget_starts(self, before: Mapping[str, bytes]) -> None:
+        """Undo what groups stored about state that begins with the restore: it is complete from the events of the next
+        cut on. ``before``: what was stored, which a restart of the same app does not change."""
+        for group in map(str, self.groups):
+            if self.group_metadata.get(group) != before.get(group):
+                self.group_metadata.put(group, before.get(group))
+                self._waits_for_times = True
 
     def _store_rules(self) -> None:
         """Write the rule set to its table."""
@@ -262,6 +273,9 @@ class RuleStage(ABC):
 
     def _apply_control(self, cut: Cut) -> list[Record]:
         """Apply the control records and the clock to lists, rules and streams; return the statuses, in shard 0 only."""
+        if self._waits_for_times:
+            self._waits_for_times = False
+            self._assign_groups(cut.latest_event_ms, cut.watermark_ms)
         if not cut.control and cut.clock_ms < self.rules.boundary_ms() and not self.streams.is_waiting:
             return []
         statuses, waiting = self.streams.take_waiting(self.schemas)

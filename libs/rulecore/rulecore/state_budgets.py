@@ -8,9 +8,11 @@ the state at the end of a cut. While the state is small, it is made from sizes t
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rulecore.compile.rule import STAGE_FAMILIES
 from rulecore.groups.base import GroupId
 from rulecore.settings import StateBudgets
 from rulecore.state_size import StateHolder, StateSize
@@ -71,12 +73,16 @@ def over_budget(
 
 def _surely_within(groups: Mapping[GroupId, StateHolder], others: Sequence[StateHolder], budgets: StateBudgets) -> bool:
     """Return whether no budget can be reached, from upper bounds of the sizes."""
-    sizes = [holder.state_size().bytes for holder in groups.values()]
-    suppressed, largest = sum(one.state_size().bytes for one in others), max(sizes, default=0)
+    sizes = {group: holder.state_size().bytes for group, holder in groups.items()}
+    suppressed = sum(one.state_size().bytes for one in others)
+    of_rule: Counter[object] = Counter()
+    for group, size in sizes.items():
+        # A rule has state in one group only, but in the stage for features in one for each key of its features.
+        of_rule[(group.kind, group.stream) if group.kind in STAGE_FAMILIES.values() else group] += size
     return (
-        largest + suppressed <= budgets.rule_bytes  # a rule has state in one group only
-        and largest <= budgets.group_bytes
-        and sum(sizes) + suppressed <= budgets.shard_bytes
+        max(of_rule.values(), default=0) + suppressed <= budgets.rule_bytes
+        and max(sizes.values(), default=0) <= budgets.group_bytes
+        and sum(sizes.values()) + suppressed <= budgets.shard_bytes
     )
 
 

@@ -368,6 +368,21 @@ def test_a_key_that_may_be_null_gives_a_warning_unless_where_leaves_null_out(kin
         assert message.startswith("user_id: all events without it are one group; write `where:")
 
 
+def test_another_key_of_a_feature_that_may_be_null_gives_a_warning_unless_a_condition_leaves_null_out() -> None:
+    def warned(where: str, filtered: str) -> list[tuple[str, str]]:
+        entry = f'features: [{{name: n, of: count(*), by: [type], where: "{filtered}", within: {{tumbling: 1d}}}}]'
+        text = KEYED.replace("WHERE", f"user_id is not null and {where}").replace("OF_KIND", entry)
+        report = check_rules(load_text(text, "f.yaml")[0], STREAMS)
+        assert report.problems == ()
+        return [(one.path, one.message) for one in report.warnings if "one group" in one.message]
+
+    assert warned("type is not null", "amount > 1") == []
+    assert warned("amount > 1", "type is not null") == []
+    ((path, message),) = warned("amount > 1", "amount > 1")
+    assert path == "features.0.by"
+    assert message.startswith("type: all events without it are one group; write `where:")
+
+
 def test_a_message_names_each_of_several_aggregates() -> None:
     text = """\
 id: both

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 import orjson
 import pytest
 
+from rulecore.compile.rule import STAGE_FEATURE
 from rulecore.factory import RulesFactory
+from rulecore.groups.base import GroupId
 from rulecore.kernel import RulesKernel
 from rulecore.settings import StateBudgets
-from rulecore.state_size import StateHolder, StateUse
+from rulecore.state_budgets import over_budget
+from rulecore.state_size import StateHolder, StateSize, StateUse
 from rulecore.streams import RuleStream
 from streamcore.app import App, Source
 from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
@@ -253,3 +256,23 @@ def test_every_process_measures_the_same_size_of_state() -> None:
     for straight, restarted in pairs:
         assert straight == restarted
     assert sum(use.total.entries for use in pairs[-1][0]) > 3 * EVENTS
+
+
+class OneSize:
+    """State of the rule ``r@1`` alone, of a known size."""
+
+    def __init__(self, size: int) -> None:
+        self.size = StateSize(1, size)
+
+    def state_size(self) -> StateSize:
+        return self.size
+
+    def state_use(self, _watermark_ms: int) -> StateUse:
+        return StateUse(self.size, {"r@1": self.size})
+
+
+def test_the_budget_of_a_rule_counts_the_features_of_all_its_keys() -> None:
+    groups = {GroupId(STAGE_FEATURE, "pay", (key,)): OneSize(60) for key in ("card", "device")}
+    (over,) = over_budget(groups, (), StateBudgets(100, 1_000, 1_000), 0)
+    assert (over.version, over.budget) == ("r@1", "rule")
+    assert over_budget(groups, (), StateBudgets(120, 1_000, 1_000), 0) == []

@@ -52,7 +52,7 @@ class RulesSettings(SinkDocuments, ServiceSettings):
         default=False,
         description="Whether a rule may have features of other keys than its own, such as of the card and the device "
         "of a user's payment. They are computed in a keyed stage of their own, one more in each cut; a checkpoint gets "
-        "it, or loses it, by a savepoint.",
+        "it, or loses it, by a savepoint. The budgets of state hold in each of the two stages by itself.",
     )
     max_chosen_events: Positive = Field(
         default=10_000,

@@ -37,12 +37,14 @@ class ExplainQuestion:
     """The subject of an explanation: the event in row ``row`` of the frame, the time ``at_ms`` (epoch ms), or
     else the latest event.
 
-    ``closing_ms``: the watermark to assume; windows that end before it are closed.
+    ``closing_ms``: the watermark to assume; windows that end before it are closed. ``key``: physical values by column
+    of ``group_by``, if the question is about a key; the events may have others, too, which its features count.
     """
 
     row: int | None = None
     at_ms: int | None = None
     closing_ms: int = NO_WATERMARK
+    key: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

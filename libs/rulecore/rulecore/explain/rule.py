@@ -36,7 +36,8 @@ from rulecore.lists.snapshots import with_columns_for
 from rulecore.lists.store import ListStore
 from rulecore.streams import STREAM, RuleInput, stream_names
 from rulecore.union_events import unite_events
-from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.offsets import PARTITIONS_PER_TOPIC
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.watermark import NO_WATERMARK
 
 
@@ -65,6 +66,9 @@ def explain_rule(
         from rulecore.explain.features import with_feature_values  # imports their group, which takes time
 
         events = with_feature_values(rule, schema, events, contents)
+        events, question = _select_key(rule, events, question)
+        places = {*events.select(PARTITION, OFFSET).iter_rows()}
+        alerts = [alert for alert in alerts if _find_place(alert, source) in places]
     evaluation = _ColumnarEvaluation(source, events, conditions, contents, rule.features)
     windows = windows_for_question(rule, source, events, question, lists) if rule.kind is RuleKind.WINDOW else []
     found = build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
@@ -78,6 +82,31 @@ def explain_rule(
     from rulecore.explain.partial_matches import trace_partials
 
     return replace(found, partials=trace_partials(rule, source, events, question, lists))
+
+
+def _select_key(
+    rule: CompiledRule, events: pl.DataFrame, question: ExplainQuestion
+) -> tuple[pl.DataFrame, ExplainQuestion]:
+    """Return the events of the key in question, or of that of the event in question, and the question about them: the
+    others are there because features count them."""
+    key, row = question.key, question.row
+    if key is None:
+        if row is None:
+            return events, question
+        key = events.select(rule.group_by).row(row, named=True)
+    is_own = events.select(
+        pl.all_horizontal(pl.lit(value=True), *(pl.col(name).eq_missing(pl.lit(one)) for name, one in key.items()))
+        & pl.int_range(pl.len()).is_not_null()
+    ).to_series()
+    return events.filter(is_own), question if row is None else replace(question, row=int(is_own[:row].sum()))
+
+
+def _find_place(alert: Mapping[str, Json], source: RuleInput) -> tuple[int, int]:
+    """Return the source partition and the offset of the event of an alert."""
+    place = alert["source"]
+    assert isinstance(place, dict), "a rule with features fires at an event"
+    own = source.source(str(place["topic"])) * PARTITIONS_PER_TOPIC
+    return own + int(str(place["partition"])), int(str(place["offset"]))
 
 
 def _signal_conditions(

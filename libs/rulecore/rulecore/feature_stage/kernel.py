@@ -39,7 +39,8 @@ class FeatureKernel(RuleStage):
     def _groups_of_rule(self, rule: CompiledRule) -> Iterable[tuple[GroupId, CompiledRule]]:
         for key in self._keys_of_rule(rule):
             features = tuple(one for one in rule.stage_features if one.route_key == key)
-            yield GroupId.for_features(rule, key), replace(rule, features=features)
+            # The condition is that of all its features: with those of one key it would seem to read no other.
+            yield GroupId.for_features(rule, key), replace(rule, features=features, where=rule.event_condition)
 
     def _keys_of_rule(self, rule: CompiledRule) -> Iterable[Key]:
         return sorted({one.route_key for one in rule.stage_features})

@@ -223,12 +223,12 @@ def _normal_forms(old: Expr | None, new: Expr | None) -> NormalForms | None:
 @dataclass(frozen=True, slots=True)
 class _CountedState:
     """The state that rules count: the fingerprints of aggregates, by group how long panes are kept, in ms, and by
-    fingerprint of a feature how many panes."""
+    the place of a feature (``_feature_place``) how many panes."""
 
     rules: Mapping[str, CompiledRule]
     fingerprints: frozenset[str]
     kept_ms: Mapping[tuple[object, ...], int]
-    features: Mapping[str, int]
+    features: Mapping[tuple[object, ...], int]
 
     @classmethod
     def of(
@@ -243,9 +243,11 @@ class _CountedState:
             if (size_ms := _size_ms(rule)) is not None:
                 kept[_group_key(rule)] = max(kept.get(_group_key(rule), 0), size_ms)
         fingerprints = frozenset(a.fingerprint for rule in compiled.values() for a in rule.aggregates)
-        features: dict[str, int] = {}
-        for feature in (feature for rule in compiled.values() for feature in rule.features):
-            features[feature.fingerprint] = max(features.get(feature.fingerprint, 0), feature.panes)
+        features: dict[tuple[object, ...], int] = {}
+        for rule in compiled.values():
+            for feature in rule.features:
+                place = _feature_place(feature, rule)
+                features[place] = max(features.get(place, 0), feature.panes)
         return cls(compiled, fingerprints, kept, features)
 
 
@@ -285,10 +287,10 @@ def _state_changes(
         for aggregate in now.aggregates:
             yield _aggregate_change(aggregate, now, before)
         for feature in now.features:
-            yield _feature_change(feature, before)
+            yield _feature_change(feature, now, before)
     if was is not None:
         for feature in was.features:
-            if feature.fingerprint not in after.features:
+            if _feature_place(feature, was) not in after.features:
                 yield StateChange(_feature_text(feature), StateOutcome.DROPPED)
         for aggregate in was.aggregates:
             if aggregate.fingerprint not in after.fingerprints:
@@ -310,10 +312,15 @@ def _aggregate_change(aggregate: AggregateSpec, rule: CompiledRule, before: _Cou
     )
 
 
-def _feature_change(feature: CompiledFeature, before: _CountedState) -> StateChange:
+def _feature_place(feature: CompiledFeature, rule: CompiledRule) -> tuple[object, ...]:
+    """Return where the state of a feature is: the stage for features has its own, and so has each ``order``."""
+    return feature.fingerprint, rule.family, feature in rule.stage_features
+
+
+def _feature_change(feature: CompiledFeature, rule: CompiledRule, before: _CountedState) -> StateChange:
     """Return the change of a feature of the new rule; one that reads back further than before is incomplete for the
     difference."""
-    kept = before.features.get(feature.fingerprint, 0)
+    kept = before.features.get(_feature_place(feature, rule), 0)
     outcome = StateOutcome.KEPT if kept else StateOutcome.NEW
     return StateChange(_feature_text(feature), outcome, max(0, feature.panes - kept) * feature.pane_ms)
 

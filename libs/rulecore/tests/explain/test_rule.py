@@ -198,3 +198,20 @@ def test_a_feature_rule_shows_the_values_of_its_features() -> None:
     shown = missed.event.conditions["where"]
     assert shown.parts[0].truth is Truth.FALSE
     assert "2.66" in str(shown.parts[0])
+
+
+def test_only_events_of_the_key_in_question_count_where_features_have_others() -> None:
+    within = {"sliding": "1d", "every": "1h"}
+    of_card = {"name": "of_card", "of": "count(*)", "by": ["card"], "within": within}
+    mine = {"name": "mine", "of": "count(*)", "within": within}
+    one = rule(where="of_card >= 1 and mine = 0", group_by=["user"], features=[of_card, mine])
+    # what is read for the key `a`: its events, and those of its latest card; an earlier one of `b` is not among them
+    events = frame([(0, 1, "c8"), (1, 1, "c"), (2, 1, "c")]).with_columns(pl.Series("user", ["a", "a", "b"]))
+
+    def ask(question: ExplainQuestion) -> tuple[bool, int, int, int]:
+        found = explain_rule(one, SOURCE, {SCHEMA.name: events}, question)
+        return found.fired, found.looked_at, found.satisfied, len(found.alerts)
+
+    assert ask(ExplainQuestion(key={"user": "a"})) == (False, 2, 0, 0)
+    assert ask(ExplainQuestion(row=1)) == (False, 2, 0, 0)
+    assert ask(ExplainQuestion(row=2)) == (True, 1, 1, 1)

@@ -196,3 +196,17 @@ def test_conditions_that_the_diff_calls_equivalent_agree_on_every_event(left: Ex
                 assert all(
                     evaluate(left, row) == evaluate(expr, row) or evaluate(left, row) is not True for row in rows
                 )
+
+
+def features(**entries: Any) -> Rule:
+    of_card = {"name": "of_card", "of": "count(*)", "by": ["card"], "within": {"sliding": "1d", "every": "1h"}}
+    return event(**{"group_by": ["card"], "features": [of_card], "where": "of_card > 1"} | entries)
+
+
+def test_a_feature_that_becomes_one_of_another_key_begins_anew() -> None:
+    found = diff_one([features()], [features(version=2, group_by=["user_id"])])
+    assert [s.outcome for s in found.state] == [StateOutcome.NEW, StateOutcome.DROPPED]
+    found = diff_one([features()], [features(version=2, order="in_order")])
+    assert [s.outcome for s in found.state] == [StateOutcome.NEW, StateOutcome.DROPPED]
+    found = diff_one([features()], [features(version=2, where="of_card > 2")])
+    assert [s.outcome for s in found.state] == [StateOutcome.KEPT]

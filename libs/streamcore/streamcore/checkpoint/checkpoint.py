@@ -53,7 +53,7 @@ FILES = ("app.json", "restored_from.json", "offsets", "streams", "schemas", "ini
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 #: Why the keyed stages of an app may be others than those of its checkpoint.
 STAGES_CHANGED = (
-    "a step of the program with state, `deduplicate` of a stream, or `feature_stage` of the rules came or went"
+    "a step of the program with state, `deduplicate` of a stream, or the setting `feature_stage`, came or went"
 )
 
 

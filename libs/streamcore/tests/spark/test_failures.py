@@ -276,4 +276,4 @@ def spark_session(process: subprocess.Popen[bytes]) -> SparkSession:
 def test_a_checkpoint_of_other_keyed_stages_is_named_and_not_tried_again(cause: str, tmp_path: Path) -> None:
     found = explain(JOB.partition("Caused by")[0] + f"Caused by: {cause}\n", tmp_path)
     assert type(found) is Permanent
-    assert "`feature_stage` of the rules came or went, or another version wrote it; restore the app" in str(found)
+    assert "or the setting `feature_stage`, came or went, or another version wrote it; restore the app" in str(found)
