@@ -3,16 +3,31 @@ and payments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+import orjson
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from rulecore.factory import RulesFactory, find_exchanges
 from rulecore.streams import RuleStream
 from streamcore.app import App, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord
 from streamcore.watermark import WatermarkStrategy
-from tests.harness.oracles.features import AGGREGATES, KEYS, MINUTE, OTHER_KEYS, SCHEMA, WHERES, WINDOWS, Pay, Spec
+from streamcore.wire.lanes import ALERTS, STATUS, Record
+from tests.harness.oracles.features import (
+    AGGREGATES,
+    CLOCK,
+    KEYS,
+    MINUTE,
+    OTHER_KEYS,
+    SCHEMA,
+    WHERES,
+    WINDOWS,
+    Pay,
+    Spec,
+)
 
 
 def feature_app(disorder: int, shards: int = 1, *, has_stage: bool = False) -> App:
@@ -31,6 +46,35 @@ def feature_app(disorder: int, shards: int = 1, *, has_stage: bool = False) -> A
         watermark=WatermarkStrategy(max_out_of_orderness_ms=disorder * MINUTE),
         reads_of_all_stages=has_stage,
     )
+
+
+def run_feature_app(
+    spec: App, record: RawRecord, cuts: Sequence[Sequence[Pay]], how: str, tasks: Callable[[int], int] = lambda _: 1
+) -> list[dict[str, Any]]:
+    """Return the alerts of a rule, which the app accepts, over the cuts; no event has two.
+
+    ``how``: one process, a new one for every cut, or two that take turns. ``tasks``: by the number of a cut.
+    """
+    app = InProcessApp(spec)
+    turns = [app, InProcessApp(spec, app.blobs)]
+    first = app.cut([record], CLOCK)
+    assert [s["status"] for s in lane(first, STATUS)] == ["accepted"], lane(first, STATUS)
+    found, last = list[dict[str, Any]](), app
+    for number, cut in enumerate(cuts):
+        if how == "new":
+            app = InProcessApp(spec, app.blobs)
+        runner = turns[1 if number % 3 else 0] if how == "turns" else app
+        runner.projection = last.projection  # a fact of the driver, of which there is one
+        last = runner
+        found += lane(runner.cut([e.record() for e in cut], CLOCK, tasks=tasks(number)), ALERTS)
+    places = [alert["source"]["offset"] for alert in found]
+    assert len(set(places)) == len(places)
+    return found
+
+
+def lane(records: Sequence[Record], name: str) -> list[dict[str, Any]]:
+    """Return the values of the records of a lane, which are JSON."""
+    return [orjson.loads(one.value or b"null") for one in records if one.lane == name]
 
 
 def draw_specs(*, least: int, most: int, keys: Iterable[tuple[str, ...]] = KEYS) -> SearchStrategy[list[Spec]]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.engine.in_process import InProcessApp
-from streamcore.wire.lanes import ALERTS, STATUS
-from tests.harness.apps.feature_app import draw_pays, draw_specs, feature_app
+from streamcore.wire.lanes import ALERTS
+from tests.harness.apps.feature_app import draw_pays, draw_specs, feature_app, lane, run_feature_app
 from tests.harness.oracles.features import (
     AGGREGATES,
     CLOCK,
@@ -28,10 +27,6 @@ from tests.harness.oracles.features import (
 )
 
 
-def lane(records: Sequence[object], name: str) -> list[dict[str, object]]:
-    return [orjson.loads(r.value) for r in records if r.lane == name]  # type: ignore[attr-defined]
-
-
 def run(
     specs: Sequence[Spec],
     cuts: Sequence[Sequence[Pay]],
@@ -40,22 +35,9 @@ def run(
     shards: int = 1,
     order: str = "on_arrival",
 ) -> dict[int, Mapping[str, object]]:
-    """Return the values of the features by the offset of their event. ``how``: one process, a new one for every cut, or
-    two that take turns."""
-    spec = feature_app(disorder, shards)
-    app = InProcessApp(spec)
-    turns = [app, InProcessApp(spec, app.blobs)]
-    first = app.cut([rule(specs, order=order)], CLOCK)
-    assert [s["status"] for s in lane(first, STATUS)] == ["accepted"], lane(first, STATUS)
-    found: list[dict[str, object]] = []
-    for number, cut in enumerate(cuts):
-        if how == "new":
-            app = InProcessApp(spec, app.blobs)
-        runner = turns[1 if number % 3 else 0] if how == "turns" else app
-        found += lane(runner.cut([e.record() for e in cut], CLOCK), ALERTS)
-    places = [alert["source"]["offset"] for alert in found]  # type: ignore[index]
-    assert len(set(places)) == len(places)
-    return {place: alert["values"] for place, alert in zip(places, found, strict=True)}  # type: ignore[misc]
+    """Return the values of the features by the offset of their event. ``how``: as of ``run_feature_app``."""
+    found = run_feature_app(feature_app(disorder, shards), rule(specs, order=order), cuts, how)
+    return {alert["source"]["offset"]: alert["values"] for alert in found}
 
 
 pays = draw_pays(least=1, most=40, minutes=45, cards=["x", "y", "z", None])

@@ -4,17 +4,12 @@ events for each event."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.engine.in_process import InProcessApp
-from streamcore.wire.lanes import ALERTS, STATUS, Record
-from tests.harness.apps.feature_app import draw_pays, draw_specs, feature_app
+from tests.harness.apps.feature_app import draw_pays, draw_specs, feature_app, run_feature_app
 from tests.harness.oracles.features import (
-    CLOCK,
     KEYS,
     OTHER_KEYS,
     Pay,
@@ -26,10 +21,6 @@ from tests.harness.oracles.features import (
 )
 
 
-def lane(records: Sequence[Record], name: str) -> list[dict[str, Any]]:
-    return [orjson.loads(one.value or b"null") for one in records if one.lane == name]
-
-
 def run(
     specs: Sequence[Spec],
     cuts: Sequence[Sequence[Pay]],
@@ -39,25 +30,12 @@ def run(
     order: str = "on_arrival",
     where: str = "n >= 0",
 ) -> dict[int, Mapping[str, object]]:
-    """Return the values of the features by the offset of their event. ``how``: one process, a new one for every cut, or
-    two that take turns."""
+    """Return the values of the features by the offset of their event. ``how``: as of ``run_feature_app``."""
     spec = feature_app(disorder, shards, has_stage=True)
-    app = InProcessApp(spec)
-    turns = [app, InProcessApp(spec, app.blobs)]
-    first = app.cut([rule(specs, order=order, where=where)], CLOCK)
-    assert [s["status"] for s in lane(first, STATUS)] == ["accepted"], lane(first, STATUS)
-    found, last = list[dict[str, Any]](), app
-    for number, cut in enumerate(cuts):
-        if how == "new":
-            app = InProcessApp(spec, app.blobs)
-        runner = turns[1 if number % 3 else 0] if how == "turns" else app
-        runner.projection = last.projection  # a fact of the driver, of which there is one
-        last = runner
-        found += lane(runner.cut([e.record() for e in cut], CLOCK, tasks=1 + number % 2), ALERTS)
-    places = [alert["source"]["offset"] for alert in found]
-    assert len(set(places)) == len(places)
+    record = rule(specs, order=order, where=where)
+    found = run_feature_app(spec, record, cuts, how, lambda number: 1 + number % 2)
     assert not any(alert["incomplete"] for alert in found)
-    return {place: alert["values"] for place, alert in zip(places, found, strict=True)}
+    return {alert["source"]["offset"]: alert["values"] for alert in found}
 
 
 pays = draw_pays(least=1, most=40, minutes=45, cards=["x", "y", "z", None])
