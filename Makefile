@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 NEED_PYTHON = [ -n "$(PYTHON)" ] || { echo "make: Headgate needs Python >= 3.11: install it, or make PYTHON=/path/to/python3" >&2; exit 1; }
 VENV := .venv/bin
 ARGS ?=
-# Processes that run tests side by side; auto: one for each processor, and in make test one more, for long tests wait;
+# Processes that run tests side by side; auto: one for each processor, and in make test two more, for long tests wait;
 # 0: none.
 WORKERS ?= auto
 # Threads of Polars and NumPy, as in a service: to hand a small frame to threads costs more than its computation. make

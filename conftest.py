@@ -110,7 +110,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers for ``-n auto``. Tests of `make quick` do not wait, and each worker collects all."""
-    return distribution.worker_count(waiting=0 if profiles.NAME == "quick" else 1)
+    return distribution.worker_count(waiting=0 if profiles.NAME == "quick" else 2)
 
 
 @pytest.hookimpl(wrapper=True)

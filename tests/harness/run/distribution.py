@@ -1,5 +1,8 @@
 """How the tests of a run are spread over its workers: what takes long begins first, so that nothing long is left over.
 
+Long tests mostly wait. So that they do not wait all at the same time, and the processors with them, one of more workers
+than processors begins with what takes least, which computes. The workers meet in the middle.
+
 A worker gets a unit at a time. A unit is a file, so that fixtures of a module are made once; a test that
 ``expected_seconds.txt`` names is one of its own, and so are all tests with one ``xdist_group``, which share what is
 costly to set up.
@@ -19,6 +22,7 @@ import pytest
 
 TABLE = Path(__file__).with_name("expected_seconds.txt")
 _MB_PER_WORKER = 2_500
+_PROCESSORS = os.cpu_count() or 1
 _FILE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
 _MARK = re.compile(r"pytest\.mark\.(\w+)")
 
@@ -111,6 +115,11 @@ def new_scheduler(config: pytest.Config, log: Any, path: Path) -> Any:
                 self._units = json.loads(path.read_text(encoding="utf-8"))
             return self._units[nodeid]
 
+        def _assign_work_unit(self, node: Any) -> None:
+            if len(self.nodes) > _PROCESSORS and node is self.nodes[0]:
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
+
         def remove_node(self, node: Any) -> str | None:
             """Hand on what a worker that died had left, but not the test that it died of, which would kill the next."""
             left = {name: tests for name, tests in self.assigned_work.pop(node).items() if not all(tests.values())}
@@ -133,4 +142,4 @@ def worker_count(waiting: int) -> int:
         memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     except (ValueError, OSError):
         memory_mb = 8_000
-    return max(1, min(waiting + (os.cpu_count() or 1), memory_mb // _MB_PER_WORKER, 16))
+    return max(1, min(waiting + _PROCESSORS, memory_mb // _MB_PER_WORKER, 16))

@@ -53,7 +53,7 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
     name = "broker"
     error = BrokerError
     other_port_advice = "use that port, or end it with `headgate broker stop`"
-    taken_port_advice = "end that program, or choose another port with --port"
+    taken_port_advice = "end that program, or choose another port: with --port, or in kafka.bootstrap of the settings"
 
     def __init__(self, settings: BrokerSettings, java: Java | None = None, print_message: Print = to_stderr) -> None:
         files = BrokerFiles(settings.folder.absolute())

@@ -91,7 +91,7 @@ class BrokerFiles(JavaServerFiles):
         self.write_logging()
 
     def format(self, java: list[str]) -> None:
-        """Format the data folder unless that is process. ``java``: the command line up to the main class."""
+        """Format the data folder unless it is formatted. ``java``: the command line up to the main class."""
         if self.formatted_marker.exists():
             return
         cluster = (
