@@ -125,26 +125,6 @@ def check_second_copy_is_rejected(app: AppUnderTest) -> None:
     assert b"it holds those of epochs 4" in copy.stderr
 
 
-def test_the_owner_answers_a_command_once_and_a_second_copy_changes_neither_commands_nor_status(
-    new_app: NewApp,
-) -> None:
-    app = new_app("owner").app
-    app.start()
-    channel = app.checkpoint
-    await_status(channel, lambda report: report.committed > 0, "a first cut")
-    assert app.run_second_process().returncode == 2
-    assert last_status(channel).phase is DriverPhase.RUNNING
-    send_command(channel, id="d", command="drain", savepoint=None)
-    assert app.wait_for_end() == 0
-    # The request is still there, and was answered: the next start runs.
-    app.start()
-    again = await_status(
-        channel, lambda report: report.phase is DriverPhase.RUNNING and report.committed > 0, "the second start"
-    )
-    assert again.results["d"].ok
-    assert app.drain() == 0
-
-
 def test_a_promote_is_rejected_while_the_lease_is_held_or_newer_state_exists_and_can_be_repeated(
     new_app: NewApp,
 ) -> None:

@@ -1,12 +1,16 @@
-"""A drain neither loses nor repeats output; the marker prevents that a commit that Spark lost is written again."""
+"""A drain neither loses nor repeats output, nor does a second process on the checkpoint disturb it; the marker prevents
+that a commit that Spark lost is written again."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import orjson
 import pytest
 
 from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.control.channel import FileChannel
+from streamcore.control.status import DriverPhase, DriverStatus
 from tests.conftest import NewApp
 from tests.harness.apps import orders
 from tests.harness.apps import published_rules as rules
@@ -16,7 +20,7 @@ from tests.harness.servers import processes
 from tests.harness.servers.checkpoint_files import forget_last_commit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
-COUNT = 6_000
+COUNT = 4_500
 
 
 def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_the_marker_is_ignored(
@@ -47,6 +51,7 @@ def test_a_stop_under_load_loses_nothing_and_a_lost_commit_is_repeated_only_if_t
     lost = forget_last_commit_after(scene)
     scene.start_faulty("--unprotected")
     scene.app.wait_for_cuts(1)
+    assert last_status(scene).results["d"].ok, "the request is still there, was answered, and does not end this start"
     again = scene.app.this_start[0]
     assert (again.batch, again.outcome) == (lost, "committed"), "with the protection off it writes again"
     alerts = Counter(record.key for record in scene.outputs.read("alerts"))
@@ -76,8 +81,22 @@ def stop_under_load(scene: Scene) -> int:
 def forget_last_commit_after(scene: Scene) -> int:
     before = len(scene.app.this_start)
     scene.app.wait_for_cuts(before + 3)
-    assert scene.app.drain() == 0
+    drain_by_command(scene)
     return forget_last_commit(scene.app.checkpoint)
+
+
+def drain_by_command(scene: Scene) -> None:
+    """Drain the app by a request to it, after a second process was rejected."""
+    assert scene.app.run_second_process().returncode == 2
+    assert last_status(scene).phase is DriverPhase.RUNNING, "the second process wrote no status"
+    FileChannel(scene.app.checkpoint).send(orjson.dumps({"id": "d", "command": "drain", "savepoint": None}).decode())
+    assert scene.app.wait_for_end() == 0
+
+
+def last_status(scene: Scene) -> DriverStatus:
+    status = DriverStatus.from_json(FileChannel(scene.app.checkpoint).last_status() or "")
+    assert status is not None
+    return status
 
 
 def check_nothing_after(scene: Scene, last: int) -> None:

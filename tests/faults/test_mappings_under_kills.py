@@ -117,14 +117,12 @@ def test_a_mapping_is_in_force_from_one_cut_on_whatever_is_killed(
     scene.send(range(5 * PER_CUT))
     scene.start("--die", "before_commit", "--when", "clean")
     assert app.wait_for_end() < 0, "it died by the signal"
-    # 2. It dies in the first cut with the mapping, between Kafka's commit and Spark's.
-    scene.start("--die", "committed", "--when", "status")
-    assert app.wait_for_end() < 0, "it died by the signal"
-    # 3. It goes on, and earlier orders come again.
+    # 2. It goes on, and earlier orders come again. (A death between Kafka's commit and Spark's is in
+    # test_streams_under_kills.py: what keeps a published document is the same.)
     scene.start()
     scene.send([*range(0, 5 * PER_CUT, 7), *range(5 * PER_CUT, 6 * PER_CUT)])
     app.wait_for_lane("clean", 6 * PER_CUT)
-    # 4. The command gets its answers from the running app.
+    # 3. The command gets its answers from the running app.
     target = ["--bootstrap", scene.kafka.bootstrap]
     other = scene.write(3, id=["value"])
     assert run(["etl", "publish", str(other), *target]) == 1
@@ -145,7 +143,7 @@ def test_a_mapping_is_in_force_from_one_cut_on_whatever_is_killed(
     check_rows(outputs, answers[0][1], answers[2][1])
     attempts = read_attempts(scene.folder / "attempts")
     repeated = [texts for texts in attempts.values() if len(texts) > 1]
-    assert len(repeated) >= 2, "both cuts ran again"
+    assert repeated, "the cut ran again"
     assert all(len(set(texts)) == 1 for texts in repeated), "with the same bytes, in the same order"
 
 

@@ -25,7 +25,7 @@ from tests.harness.servers.processes import wait_until
 from tests.harness.servers.storage_locations import s3_place
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
-COUNT = 3_000
+COUNT = 1_500
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,6 @@ def test_a_service_with_its_checkpoint_in_a_bucket_survives_a_kill_and_a_restore
 
     app.start()
     kill_within_a_batch(scene, after=0)
-    app.start()
-    kill_within_a_batch(scene, after=root_of(scene).last_committed() or 0)
     app.start()
     app.wait_for_cuts(1)
     rejected = app.run_second_process()
