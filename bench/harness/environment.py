@@ -156,7 +156,7 @@ def open_environment(print_message: Print, *, fresh: bool) -> Environment:
     folder.mkdir(parents=True, exist_ok=True)
     bootstrap = broker.start()
     library = jars.ensure(jars.JarSet.SPARK, java, print_message)
-    if archive := ClassArchive.of(java, library):
+    if archive := ClassArchive.of(java):
         archive.build(print_message)
         archive.use()
     return Environment(broker, KafkaSettings(bootstrap, client_id="bench"), folder, library, java, print_message)

@@ -148,7 +148,7 @@ class DemoStack:
 
     def _use_class_archive(self, java: Java) -> None:
         """Have the app's JVM use the archive of classes, or keep in mind that it is to be built."""
-        archive = ClassArchive.of(java, self._jars)
+        archive = ClassArchive.of(java)
         if archive is not None and not archive.use():
             self._class_archive = archive
 

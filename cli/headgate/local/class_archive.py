@@ -35,18 +35,17 @@ _FILE = "spark.jsa"
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The archive for a Java and the folder of the further jars of a session. ``folder``: where it is, once built."""
+    """The archive for a Java and the jars of Spark. ``folder``: where it is, once built."""
 
-    jars: Path
     folder: Path
 
     @classmethod
-    def of(cls, java: Java, jars: Path) -> ClassArchive | None:
+    def of(cls, java: Java) -> ClassArchive | None:
         """Return the archive; None if this Java cannot have one, or the environment names another archive."""
         if not java.shares_classes or os.environ.get(CLASS_ARCHIVE):
             return None
-        identity = "\n".join([str(java.home), java.build, *_describe(class_path(jars))])
-        return cls(jars, cache.root() / "classes" / f"spark-{sha256(identity.encode()).hexdigest()[:16]}")
+        identity = "\n".join([str(java.home), java.build, *_describe(class_path(None))])
+        return cls(cache.root() / "classes" / f"spark-{sha256(identity.encode()).hexdigest()[:16]}")
 
     @property
     def exists(self) -> bool:
@@ -66,9 +65,7 @@ class ClassArchive:
 
         def write(part: Path) -> None:
             command = [sys.executable, "-m", "streamcore.spark.class_archive", str(part / _FILE)]
-            completed = subprocess.run(
-                [*command, "--jars", str(self.jars)], capture_output=True, text=True, timeout=_LIMIT_S, check=False
-            )
+            completed = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
             if not (part / _FILE).exists():
                 raise SetupError(f"class archive: Spark's JVM wrote none: {completed.stderr[-2000:]}")
 
@@ -77,11 +74,10 @@ class ClassArchive:
 
     def build_in_background(self) -> None:
         """Start a process that builds the archive with the lowest priority, and outlives this process."""
-        arguments = [str(self.jars), str(self.folder)]
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with (self.folder.parent / "build.log").open("wb") as log:
             subprocess.Popen(
-                [sys.executable, "-m", "headgate.local.class_archive", *arguments],
+                [sys.executable, "-m", "headgate.local.class_archive", str(self.folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -98,18 +94,15 @@ class ClassArchive:
 
 def _describe(class_path: list[str]) -> Iterator[str]:
     """Yield path, size and time of each jar, which a JVM compares before it uses an archive."""
-    for entry in class_path:
-        path = Path(entry)
-        for jar in sorted(path.parent.glob("*.jar")) if path.name == "*" else [path]:
-            status = jar.stat()
-            yield f"{jar} {status.st_size} {status.st_mtime_ns}"
+    for jar in class_path:
+        status = Path(jar).stat()
+        yield f"{jar} {status.st_size} {status.st_mtime_ns}"
 
 
 def main() -> None:
-    """Build an archive with the lowest priority. Arguments: the folder of the jars, and the folder of the archive."""
+    """Build an archive with the lowest priority. The argument: the folder of the archive."""
     os.nice(_NICENESS)
-    jars, folder = map(Path, sys.argv[1:])
-    ClassArchive(jars, folder).build()
+    ClassArchive(Path(sys.argv[1])).build()
 
 
 if __name__ == "__main__":

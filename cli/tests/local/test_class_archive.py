@@ -1,4 +1,4 @@
-"""The archive of Spark's classes belongs to one Java and one class path, and the cache keeps few of them.
+"""The archive of Spark's classes belongs to one Java and the jars of one Spark, and the cache keeps few of them.
 
 That an archive can be built and used, all tests that start Spark show: they use one (``tests.harness.servers``).
 """
@@ -33,47 +33,47 @@ def java(tmp_path: Path) -> Java:
 
 
 @pytest.fixture
-def jars(tmp_path: Path) -> Path:
-    folder = tmp_path / "jars"
-    folder.mkdir()
+def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a Spark of one jar."""
+    folder = tmp_path / "spark" / "jars"
+    folder.mkdir(parents=True)
     (folder / "a.jar").write_bytes(b"content")
+    monkeypatch.setenv("SPARK_HOME", str(folder.parent))
     return folder
 
 
-def _of(java: Java, jars: Path) -> ClassArchive:
-    archive = ClassArchive.of(java, jars)
+def _of(java: Java) -> ClassArchive:
+    archive = ClassArchive.of(java)
     assert archive is not None
     return archive
 
 
-def test_its_name_changes_with_java_and_with_each_jar(java: Java, jars: Path, tmp_path: Path) -> None:
-    first = _of(java, jars)
-    assert _of(java, jars) == first
-    other_java = _of(replace(java, build="17.0.16"), jars)
+def test_its_name_changes_with_java_and_with_each_jar(java: Java, jars: Path) -> None:
+    first = _of(java)
+    assert _of(java) == first
+    other_java = _of(replace(java, build="17.0.16"))
     os.utime(jars / "a.jar", (1, 1))
-    other_time = _of(java, jars)
+    other_time = _of(java)
     (jars / "a.jar").write_bytes(b"longer content")
     os.utime(jars / "a.jar", (1, 1))
-    other_size = _of(java, jars)
+    other_size = _of(java)
     (jars / "b.jar").touch()
-    one_more = _of(java, jars)
+    one_more = _of(java)
     assert len({a.folder for a in (first, other_java, other_time, other_size, one_more)}) == 5
 
 
-def test_there_is_none_for_a_java_without_shared_classes(java: Java, jars: Path) -> None:
+def test_there_is_none_for_a_java_without_shared_classes(java: Java) -> None:
     (java.home / "lib" / "server" / "classes.jsa").unlink()
-    assert ClassArchive.of(java, jars) is None
+    assert ClassArchive.of(java) is None
 
 
-def test_an_archive_that_the_environment_names_is_left_alone(
-    java: Java, jars: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_that_the_environment_names_is_left_alone(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CLASS_ARCHIVE, "/opt/classes.jsa")
-    assert ClassArchive.of(java, jars) is None
+    assert ClassArchive.of(java) is None
 
 
-def test_it_is_used_once_it_is_built(java: Java, jars: Path) -> None:
-    archive = _of(java, jars)
+def test_it_is_used_once_it_is_built(java: Java) -> None:
+    archive = _of(java)
     assert not archive.use()
     assert not os.environ[CLASS_ARCHIVE]
     archive.folder.mkdir(parents=True)
@@ -83,17 +83,17 @@ def test_it_is_used_once_it_is_built(java: Java, jars: Path) -> None:
 
 @pytest.mark.slow
 def test_a_jvm_that_writes_none_is_an_error_and_leaves_none(
-    java: Java, jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no java"))
-    archive = _of(java, jars)
+    archive = _of(java)
     with pytest.raises(SetupError, match="no Java in JAVA_HOME"):
         archive.build()
     assert not archive.exists
 
 
-def test_the_cache_keeps_the_archives_that_were_used_last(java: Java, jars: Path) -> None:
-    archive = _of(java, jars)
+def test_the_cache_keeps_the_archives_that_were_used_last(java: Java) -> None:
+    archive = _of(java)
     folders = [archive.folder.with_name(f"spark-{number}") for number in range(6)]
     for number, folder in enumerate(folders):
         folder.mkdir(parents=True)

@@ -11,7 +11,6 @@ from functools import cache
 
 from headgate.console.messages import to_stderr
 from headgate.errors import SetupError
-from headgate.local import jars
 from headgate.local import java as java_runtime
 from headgate.local.class_archive import ClassArchive
 
@@ -21,7 +20,7 @@ def use() -> None:
     """Build the archive unless it is there, and have all children of this process use it."""
     java = java_runtime.ensure(to_stderr)
     java_runtime.activate(java)
-    archive = ClassArchive.of(java, jars.ensure(jars.JarSet.SPARK, java, to_stderr))
+    archive = ClassArchive.of(java)
     if archive is None:
         return
     try:

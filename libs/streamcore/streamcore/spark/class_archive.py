@@ -3,7 +3,8 @@
 A JVM that is started with the archive maps the classes instead of loading and verifying each, which saves a third of
 the processor time of a start. The command runs empty cuts of a small app, and its JVM writes at its end what it has
 loaded. If the cuts do not end in ``_LIMIT_S`` seconds, the JVM is killed and there is no archive: it would lack what
-the cuts load. A JVM ignores an archive of another version of Java or of other jars.
+the cuts load. A JVM ignores an archive of another version of Java or of other jars of Spark; the archive knows nothing
+of the folder of further jars.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 _LIMIT_S = 300.0
 
 
-def write_archive(file: Path, jars: Path | None) -> None:
-    """Write the archive. ``jars``: folder of further jars, as in ``SparkSettings``."""
+#: The file system that an app uses is in a further jar.
+_FILE_SYSTEM = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem"}
+
+
+def write_archive(file: Path) -> None:
+    """Write the archive."""
     from pyspark import SparkContext
 
     from streamcore.errors import StreamError
@@ -33,7 +38,8 @@ def write_archive(file: Path, jars: Path | None) -> None:
     os.environ.update(SPARK_LOCAL_IP="127.0.0.1", SPARK_LOCAL_HOSTNAME="localhost")
     with tempfile.TemporaryDirectory() as folder:
         options = (f"-XX:ArchiveClassesAtExit={file}", *QUIET_ARCHIVES)
-        session = open_session("classes", SparkSettings(jars, local_dir=Path(folder), java_options=options))
+        settings = SparkSettings(None, local_dir=Path(folder), java_options=options, extra=_FILE_SYSTEM)
+        session = open_session("classes", settings)
         gateway = SparkContext._gateway
         assert gateway is not None, "a session has started"
         kafka, scratch = KafkaSettings("127.0.0.1:1"), Path(folder) / "warm-up"
@@ -74,9 +80,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description="Write an archive of the classes that Spark's JVM loads.")
     parser.add_argument("file", type=Path, help="the archive")
-    parser.add_argument("--jars", type=Path, help="folder of further jars of the services")
-    arguments = parser.parse_args()
-    write_archive(arguments.file, arguments.jars)
+    write_archive(parser.parse_args().file)
 
 
 if __name__ == "__main__":

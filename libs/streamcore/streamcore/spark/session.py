@@ -197,8 +197,11 @@ def _options(settings: SparkSettings) -> dict[str, str]:
 
 
 def class_path(further: Path | None) -> list[str]:
-    """Return the class path of Spark's JVM: its own jars that are often used, those of the folder ``further``, and its
-    other jars."""
+    """Return the class path of Spark's JVM: its own jars that are often used, its other jars, and those of ``further``.
+
+    The folder ``further`` comes last, so that one archive of classes serves every folder: it belongs to the beginning
+    of a path.
+    """
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None, "pyspark is among the requirements"
     assert spec.origin is not None, "pyspark is a package of files"
@@ -206,7 +209,7 @@ def class_path(further: Path | None) -> list[str]:
     often_used = [str(jar) for name in _OFTEN_USED for jar in sorted(jars.glob(f"{name}-[0-9]*.jar"))]
     rest = (str(jar) for jar in sorted(jars.glob("*.jar")) if not jar.name.startswith(_LEFT_OUT))
     folder = [] if further is None else [f"{further}/*"]
-    return list(dict.fromkeys([*often_used, *folder, *rest]))
+    return list(dict.fromkeys([*often_used, *rest, *folder]))
 
 
 def _worker_python(settings: SparkSettings) -> str:
