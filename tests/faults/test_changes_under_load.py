@@ -1,6 +1,6 @@
 """Many rule changes under load and kills: each alert's version was live in its cut, and no state is lost.
 
-``HEADGATE_CHANGES`` changes (30; `make nightly`: 300, one a second or one a cut), some of which restore the
+``HEADGATE_CHANGES`` changes (20; `make nightly`: 300, one a second or one a cut), some of which restore the
 first version; among them one release of ``HEADGATE_RELEASE`` rules (100; 1,000), which changes the two rules that
 are evaluated, too, and later is rolled back as a whole; and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times
 (1; 5).
@@ -32,7 +32,7 @@ from tests.harness.apps.rules_scene import Scene, check_same
 from tests.harness.oracles.lane_reader import as_object, batch_of, repeated_alerts
 from tests.harness.oracles.rule_alerts import Oracle, RuleUnderTest
 
-CHANGES = int(os.environ.get("HEADGATE_CHANGES", "30"))
+CHANGES = int(os.environ.get("HEADGATE_CHANGES", "20"))
 RELEASE = int(os.environ.get("HEADGATE_RELEASE", "100"))
 KILLS = int(os.environ.get("HEADGATE_CHANGE_KILLS", "1"))
 PACE_S = 1.0 if CHANGES >= 100 else 0.4
