@@ -55,13 +55,14 @@ def services(
     new_postgres: NewPostgres,
     new_opensearch: NewOpenSearch,
     receiver: WebhookReceiver,
+    request: pytest.FixtureRequest,
 ) -> Services:
     def make(service: str, name: str) -> tuple[ServiceScene, Output]:
         output: Output = None
         if service == "etl":
             plan, output = plan_etl(tmp_path, kafka, name, new_postgres(), receiver)
         elif service == "changes":
-            plan = plan_changes(name, new_postgres(wal_level="logical"), new_opensearch())
+            plan = plan_changes(name, new_postgres(wal_level="logical"), request.getfixturevalue("opensearch"))
         elif service == "sessions":
             plan = plan_sessions(tmp_path, name, new_postgres())
         else:
