@@ -52,8 +52,8 @@ class KeyedArrivals:
     def latest(self, counted: Mask, stored: Ints, *, including_this: bool) -> Ints:
         """Return the latest time of the counted events of the key before each event (or with it), ``NEVER`` if there
         is none. ``counted``: of each sorted event. ``stored``: by number of key, the latest time before this cut."""
-        after = running(LATEST_TIME, np.where(counted, self.times, NEVER), self.key, stored, self.first)
-        return after if including_this else self.shift(after, stored)
+        times = np.where(counted, self.times, NEVER)
+        return running(LATEST_TIME, times, self.key, stored, before=not including_this)
 
     def latest_event(self, counted: Mask, stored: Ints, *, including_this: bool) -> Ints:
         """Return the sorted event that ``latest`` has the time of, -1 if it is not of this cut. Of equal times it is
@@ -61,15 +61,8 @@ class KeyedArrivals:
         before = self.latest(counted, stored, including_this=False)
         newer = counted & (self.times >= before)
         none = np.full(len(self.first), -1)
-        after = running(LATEST_TIME, np.where(newer, np.arange(len(self.times)), -1), self.key, none, self.first)
-        return after if including_this else self.shift(after, none)
-
-    def shift(self, after: Array, stored: Array) -> Array:
-        """Return the running value before each event, from those after it. ``stored``: by key, before its first."""
-        before = np.empty_like(after)
-        before[1:] = after[:-1]
-        before[self.first] = stored
-        return before
+        events = np.where(newer, np.arange(len(self.times)), -1)
+        return running(LATEST_TIME, events, self.key, none, before=not including_this)
 
     def last(self, after: Array) -> Array:
         """Return by number of key the running value after its last event."""

@@ -29,8 +29,7 @@ class PaneSpans:
     and a span that holds it, ordered by span and then by arrival.
 
     ``slots``, ``panes``: by span, the key slot and the pane of its events. ``length``: in panes. ``event``, ``span``:
-    of each pair. ``own``: for each sorted event, its pair with the span of its own pane. ``begins``: for each sorted
-    event, whether that pair is the first of its span. ``first``: of each span, its first pair.
+    of each pair. ``own``: for each sorted event, its pair with the span of its own pane.
     """
 
     slots: Ints
@@ -39,8 +38,6 @@ class PaneSpans:
     event: Ints
     span: Ints
     own: Ints
-    begins: Mask
-    first: Ints
 
     @classmethod
     def of(cls, arrivals: KeyedArrivals, panes: Ints, length: int) -> PaneSpans:
@@ -61,8 +58,7 @@ class PaneSpans:
         pairs = np.flatnonzero(span == span_of[event])
         own = np.empty(len(panes), np.int64)
         own[event[pairs]] = pairs
-        begins = np.diff(span, prepend=-1) != 0
-        return cls(slots, own_pane, length, event, span, own, begins[own], np.flatnonzero(begins))
+        return cls(slots, own_pane, length, event, span, own)
 
     @property
     def event_panes(self) -> Ints:
@@ -80,12 +76,7 @@ class PaneSpans:
 
         ``values``: by pair, the contribution of its event. ``stored``: by span, the value before this cut.
         """
-        after = running(partial, values, self.span, stored, self.first)
-        if including_this:
-            return after[self.own]
-        before = after[self.own - 1]
-        before[self.begins] = stored[self.span[self.own[self.begins]]]
-        return before
+        return running(partial, values, self.span, stored, before=not including_this)[self.own]
 
 
 def distinct_sorted(values: Ints) -> Ints:

@@ -1,7 +1,7 @@
 """Reads the fields of a stream out of records, in one pass over their bytes, compiled by numba.
 
 This package reads JSON, and ``binary`` Avro and Protobuf. ``literals`` finds texts in texts, for the index of rules,
-and ``ids`` ids in the index of a deduplication.
+``ids`` ids in the index of a deduplication, and ``totals`` keeps running totals.
 
 The walk goes through a record once. It checks all of it (strict JSON), reads the values on the paths of the stream's
 fields and skips the others. It answers for a record only if it is sure: the record is valid, and each value is exact.

@@ -6,6 +6,7 @@ from streamcore.decode.walk import arrays, batch, code_folder, compiler, element
 from streamcore.decode.walk.binary import decoder
 from streamcore.decode.walk.ids import probes
 from streamcore.decode.walk.literals import automaton, conditions
+from streamcore.decode.walk.totals import running
 
 
 def main() -> None:
@@ -18,6 +19,7 @@ def main() -> None:
     assert probes.find_entries is not None
     assert automaton.find_literals is not None
     assert conditions.try_conditions is not None
+    assert running.run_longs is not None
     code_folder.remove_others()
     made = ", ".join(compiler.compiled_here)
     print(f"{code_folder.folder()}: " + (f"compiled {made}" if made else "nothing to compile"))  # noqa: T201
