@@ -32,7 +32,7 @@ _UNDERLINED = """async () => {
 }"""
 #: Resolves with the time at which the first row of new alerts is on the page.
 _ARRIVED = """async () => {
-  while (!document.querySelector("#alerts tr.new")) await new Promise(requestAnimationFrame);
+  while (!document.querySelector("#live-rows tr.new")) await new Promise(requestAnimationFrame);
   return Date.now();
 }"""
 
@@ -157,7 +157,7 @@ def test_j4_a_change_is_published_with_its_difference_and_reason_and_its_first_a
         shop.pay("u650", 660)
         shown_ms = page.evaluate(_ARRIVED)
         watch.join(30)
-    expect(page.locator("#alerts tr").first).to_contain_text("u650 paid 660.00 EUR at once")
+    expect(page.locator("#live-rows tr").first).to_contain_text("u650 paid 660.00 EUR at once")
     visitor.picture("j4-first-alert")
     assert not MEASURES or shown_ms - seen[0] < 1_000, "ms from the commit to the page"
     page.get_by_role("link", name="History").click()

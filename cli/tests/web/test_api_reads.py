@@ -13,7 +13,7 @@ import pytest
 
 from headgate.web.server import ConsoleServer, running
 from headgate.web.settings import ConsoleApp, ConsoleSettings
-from headgate.web.state.alert_rate import AlertRate
+from headgate.web.state.lanes.alert_rate import AlertRate
 from headgate.web.state.overview import dead_letter_needs, read_process
 from headgate.web.state.values import CodeCount
 from streamcore.control.channel import FileChannel
@@ -58,7 +58,7 @@ def test_the_history_has_the_answers_and_the_rejection(shown: Shown) -> None:
     names = {(one["subject"], one["name"]): one for one in found}
     assert names["rule", "wrong"]["status"] == "rejected"
     assert names["list", "denied"]["answered"]
-    assert len(found) == len({(one["offset"], one["subject"], one["name"]) for one in found}) == 3
+    assert len(found) == len({(one["offset"], one["subject"], one["name"]) for one in found}) == 4
     (denied,) = shown.program.get(f"{shown.api}/lists").json
     assert (denied["name"], denied["entries"], denied["owner"]) == ("denied", 1, HOSTILE)
     streams = {one["name"]: one["rules"] for one in shown.program.get(f"{shown.api}/streams").json}

@@ -30,6 +30,11 @@ def list_pages(shown: Shown) -> list[str]:
     alerts = shown.program.get(f"{shown.api}/alerts?rule=seen").json["alerts"]
     hostile = next(one["alert_id"] for one in alerts if one["key"]["user_id"] == HOSTILE)
     rule = f"{shown.pages}/rules/seen"
+    (decision,) = (
+        one["decision_id"]
+        for one in shown.program.get(f"{shown.api}/decisions").json["decisions"]
+        if one["key"]["user_id"] == HOSTILE
+    )
     return [
         "/",
         "/components",
@@ -41,6 +46,10 @@ def list_pages(shown: Shown) -> list[str]:
         f"{shown.pages}/alerts",
         f"{shown.pages}/alerts?key=%3Cscript%3Ealert(1)%3C/script%3E",
         f"{shown.pages}/alerts/{hostile}",
+        f"{shown.pages}/decisions",
+        f"{shown.pages}/decisions?outcome={quote(HOSTILE)}&policy={quote(HOSTILE)}",
+        f"{shown.pages}/decisions?key={quote(HOSTILE)}",
+        f"{shown.pages}/decisions/{decision}",
         f"{shown.pages}/dead-letters",
         f"{shown.pages}/dead-letters/{letter['at']}",
         f"{shown.pages}/rules/%3Cscript%3E",

@@ -10,6 +10,7 @@ SECTIONS = (
     "overview",
     "rules",
     "alerts",
+    "decisions",
     "keys",
     "dead letters",
     "releases",

@@ -16,7 +16,7 @@ import orjson
 from headgate.rules.bundle import load_streams
 from headgate.rules.publish import REQUEST, AppTopics, ControlResponse, control_entry, read_responses, require_app
 from headgate.web.settings import ConsoleApp
-from headgate.web.state.topic_follower import TopicFollower
+from headgate.web.state.lanes.topic_follower import TopicFollower
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.ruleset.history import ControlEntry, RuleHistory, extend
 from rulecore.ruleset.ruleset import RuleSet

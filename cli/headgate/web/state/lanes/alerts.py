@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from headgate.explain.kafka_reader import KafkaReader
 from headgate.web.problems import not_found
-from headgate.web.state.alert_index import AlertIndex
-from headgate.web.state.alert_records import AlertFilter, parse_alert
-from headgate.web.state.newest_first import NewestFirst
+from headgate.web.state.lanes.alert_records import AlertFilter, alert_kind
+from headgate.web.state.lanes.lane_reader import LaneReader
 from headgate.web.state.values import AlertPage, AlertValue
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import ALERTS, SHADOW
@@ -22,48 +20,36 @@ class AlertReader:
     kafka: KafkaSettings
     app: str
     scan: int
-    indexes: Mapping[str, AlertIndex] = field(init=False)
+    lanes: Mapping[str, LaneReader[AlertValue]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the indexes of the lanes; they are filled when they are asked first."""
-        made = {lane: AlertIndex(self.kafka, f"{self.app}.{lane}", lane, self.scan) for lane in (ALERTS, SHADOW)}
-        object.__setattr__(self, "indexes", made)
+        """Make the readers of the lanes."""
+        made = {
+            lane: LaneReader(self.kafka, f"{self.app}.{lane}", alert_kind(lane), self.scan) for lane in (ALERTS, SHADOW)
+        }
+        object.__setattr__(self, "lanes", made)
 
     def close(self) -> None:
-        """Close the consumers of the indexes."""
-        for index in self.indexes.values():
-            index.close()
+        """Close the consumers."""
+        for lane in self.lanes.values():
+            lane.close()
 
     def page(self, lane: str, wanted: AlertFilter, limit: int, below: Mapping[int, int]) -> AlertPage:
         """Return up to ``limit`` alerts, the newest first."""
-        known = self.indexes[lane].page(wanted, limit, below)
-        return self._search(lane, wanted, limit, below) if known is None else known
-
-    def _search(self, lane: str, wanted: AlertFilter, limit: int, below: Mapping[int, int]) -> AlertPage:
-        """Return alerts that are older than the index."""
-        rows, found = NewestFirst(KafkaReader(self.kafka), f"{self.app}.{lane}", dict(below)), list[AlertValue]()
-        ended, needles = False, wanted.needles
-        for record in rows:
-            if wanted.since_ms is not None and record.timestamp_ms < wanted.since_ms:
-                ended = True
-                break
-            value = record.value or b""
-            alert = parse_alert(record, lane) if all(needle in value for needle in needles) else None
-            if alert is not None and wanted.matches(alert):
-                found.append(alert)
-            if len(found) >= limit or rows.read >= self.scan:
-                break
-        return AlertPage(alerts=tuple(found), read=rows.read, next=None if ended else rows.cursor)
+        found = self.lanes[lane].page(wanted, limit, below)
+        return AlertPage(alerts=found.values, read=found.read, next=found.next)
 
     def find(self, alert_id: str) -> AlertValue:
         """Return an alert of either lane. ``ProblemError`` if it is not among the last ``scan`` of both."""
-        known = next((one for index in self.indexes.values() if (one := index.find(alert_id)) is not None), None)
-        if known is not None:
-            return known
-        reader = KafkaReader(self.kafka)
-        for lane in (ALERTS, SHADOW):
-            record = reader.find(f"{self.app}.{lane}", "key", alert_id.encode(), self.scan)
-            found = None if record is None else parse_alert(record, lane)
-            if found is not None:
-                return found
+        readers = self.lanes.values()
+        for look in (LaneReader.known, LaneReader.find):
+            for reader in readers:
+                found = reader.parse(look(reader, alert_id))
+                if found is not None:
+                    return found
         raise not_found(f"alert {alert_id} is not among the last {self.scan:,} alerts of app {self.app}")
+
+    def known(self, alert_ids: Collection[str]) -> frozenset[str]:
+        """Return those of some ids of which the alert is among the newest in memory."""
+        readers = self.lanes.values()
+        return frozenset(one for one in alert_ids if any(reader.known(one) is not None for reader in readers))
