@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.harness.apps.console_scene import HOSTILE, Shown
+from tests.harness.apps.explained_app import START
 
 pytestmark = pytest.mark.kafka
 
@@ -56,6 +57,13 @@ def list_pages(shown: Shown) -> list[str]:
         f"{rule}?tab=why&k.user_id={quote(HOSTILE)}",
         f"{shown.pages}/keys",
         f"{shown.pages}/keys?column=user_id&value={quote(HOSTILE)}",
+        f"{shown.pages}/features",
+        f"{shown.pages}/features?text={quote(HOSTILE)}",
+        f"{shown.pages}/features/usual",
+        f"{shown.pages}/features/usual?k.user_id={quote(HOSTILE)}&at={START + 60_000}",
+        f"{shown.pages}/features/usual?k.user_id=u1&at={quote(HOSTILE)}",
+        f"{shown.pages}/features/%3Cscript%3E",
+        f"{shown.pages}/rules/past",
         f"{shown.pages}/lists",
         f"{shown.pages}/lists/denied",
         f"{shown.pages}/streams",

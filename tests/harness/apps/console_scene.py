@@ -11,6 +11,7 @@ from headgate.rules.bundle import load_streams
 from headgate.rules.publish import AppTopics
 from headgate.web.server import ConsoleServer
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
+from rulecore.documents.published_feature import PublishedFeature, encode_feature
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.status import as_reply, status_record
 from rulecore.lists.records import ListHead, list_records
@@ -41,6 +42,12 @@ def decision_policy(name: str, version: int = 1, **entries: object) -> DecisionP
     decide = {"order": ["block", "review", "allow"], "default": "allow", "bands": {"review": 30, "block": 80}}
     document = {"decision_policy": name, "version": version, "owner": HOSTILE, "description": HOSTILE, "on": "shop"}
     return DecisionPolicy.model_validate({**document, "decide": decide, **entries})
+
+
+def published_feature(name: str, version: int = 1, **entries: object) -> PublishedFeature:
+    document = {"feature": name, "version": version, "owner": HOSTILE, "description": HOSTILE, "on": "shop"}
+    value = {"by": ["user_id"], "of": "sum(amount)", "within": {"sliding": "30d", "every": "1h"}}
+    return PublishedFeature.model_validate({**document, **value, **entries})
 
 
 def event(number: int, user: str = "u1", amount: float = 150) -> dict[str, object]:
@@ -87,8 +94,10 @@ def run_hostile_app(kafka: KafkaSettings, name: str) -> ExplainedApp:
     )
     controls = [
         *list_records(head, [[HOSTILE]]),
+        ("feature/usual", encode_feature(published_feature("usual"))),
         ("decision-policy/guard", encode_policy(decision_policy("guard"))),
         ("seen", canonical_json(rule("seen"))),
+        ("past", canonical_json(rule("past", group_by=["user_id"], features=["usual"], where="usual > 1e9", tests=[]))),
         ("wrong", b'{"id": "wrong", "version": 1, "owner": "<b>x</b>"}'),
     ]
     events: list[Event] = [event(0), event(1, HOSTILE), event(2, "u2"), b"{" + HOSTILE.encode()]

@@ -14,6 +14,7 @@ SECTIONS = (
     "keys",
     "dead letters",
     "releases",
+    "features",
     "lists",
     "streams",
     "health",

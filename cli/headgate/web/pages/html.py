@@ -18,6 +18,7 @@ from headgate.web.pages.frame import Frame
 from headgate.web.problems import ProblemDocument
 from headgate.web.rendering import render
 from headgate.web.state.decision_values import DecisionValue
+from headgate.web.state.feature_values import RuleFeatureValue
 from headgate.web.state.values import (
     AlertPage,
     AlertValue,
@@ -69,6 +70,7 @@ class RuleContent:
     why: JsonValue = None
     fault: str = ""
     known: Collection[str] = ()
+    features: Sequence[RuleFeatureValue] = ()
 
 
 @dataclass(frozen=True, slots=True)

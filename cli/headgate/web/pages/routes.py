@@ -27,6 +27,7 @@ from headgate.web.pages.html import Draft, RuleContent
 from headgate.web.problems import ProblemError
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.entity import find_newest_event
+from headgate.web.state.feature_views import rule_features
 from headgate.web.state.lanes.alert_records import AlertFilter
 from headgate.web.state.lanes.newest_first import read_cursor
 from headgate.web.state.overview import read_app
@@ -212,7 +213,8 @@ def _content(
     match tab:
         case "now":
             page = app.alerts.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
-            return RuleContent(alerts=page.alerts, tried=on_trial(rule))
+            features = rule_features(snapshot, rule.rule)
+            return RuleContent(alerts=page.alerts, tried=on_trial(rule), features=features)
         case "yaml":
             return RuleContent(fields=editor_fields(snapshot, [one.stream for one in rule.slots]))
         case "trial":

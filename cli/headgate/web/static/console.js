@@ -19,7 +19,7 @@
 
   const go = (key) => {
     const home = document.body.dataset.home;
-    const pages = { r: "rules", a: "alerts", c: "decisions", k: "keys", d: "dead-letters", e: "releases", l: "lists", s: "streams", h: "health", u: "upgrades" };
+    const pages = { r: "rules", a: "alerts", c: "decisions", k: "keys", d: "dead-letters", e: "releases", f: "features", l: "lists", s: "streams", h: "health", u: "upgrades" };
     const path = key === "o" ? "/" : key in pages ? `${home}/${pages[key]}` : null;
     if (path) location.assign(path);
   };
@@ -177,6 +177,8 @@
 
   addEventListener("DOMContentLoaded", () => {
     tour(false);
+    const here = document.querySelector(".side nav a[aria-current]");
+    if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 24; // on a phone the pages are beside each other
     document.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", () => {
       if (button.dataset.do === "theme") nextTheme();
       else if (button.dataset.do === "tour") { dialog()?.close(); tour(true); }
