@@ -40,7 +40,7 @@ class RemoteApp:
 
     def rule_rows(self) -> list[Row]:
         """Return the rows of ``headgate rules list``."""
-        names = ("rule", "version", "slot", "mode", "kind", "stream", "severity", "status", "reason")
+        names = ("rule", "version", "slot", "mode", "kind", "stream", "severity", "policy", "status", "reason")
         return [tuple(one[name] for name in names) for one in self._pages("rules", "rules")]
 
     def history_rows(self, rule: str | None) -> list[Row]:

@@ -26,6 +26,7 @@ ADDRESSES = {
     "Alert": "/apps/{app}/alerts/{alert}",
     "Decisions": "/apps/{app}/decisions",
     "Decision": "/apps/{app}/decisions/{decision}",
+    "Decision policies": "/apps/{app}/decision-policies",
     "Features": "/apps/{app}/features",
     "Feature": "/apps/{app}/features/{feature}",
     "Keys": "/apps/{app}/keys",

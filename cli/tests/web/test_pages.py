@@ -57,6 +57,8 @@ def list_pages(shown: Shown) -> list[str]:
         f"{rule}?tab=why&k.user_id={quote(HOSTILE)}",
         f"{shown.pages}/keys",
         f"{shown.pages}/keys?column=user_id&value={quote(HOSTILE)}",
+        f"{shown.pages}/decision-policies",
+        f"{shown.pages}/decision-policies/guard",
         f"{shown.pages}/features",
         f"{shown.pages}/features?text={quote(HOSTILE)}",
         f"{shown.pages}/features/usual",

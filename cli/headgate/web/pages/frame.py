@@ -14,6 +14,7 @@ SECTIONS = (
     "keys",
     "dead letters",
     "releases",
+    "decision policies",
     "features",
     "lists",
     "streams",

@@ -33,6 +33,10 @@ class VersionValue(Value):
     tests: Annotated[int, Field(description="Number of its tests.")]
     status: Annotated[str | None, Field(description="The app's last answer about the version; null: none yet.")]
     reason: Annotated[str | None, Field(description="The reason that the app gave.")]
+    policy: Annotated[
+        str | None,
+        Field(description="The decision policy that merges it with others; null: it is in no decision."),
+    ]
     quarantined: Annotated[str | None, Field(description="Why the version is in quarantine; null: it is not.")]
     published_ms: Annotated[int | None, Field(description="When the version was published, in epoch milliseconds.")]
     by: Annotated[str | None, Field(description="Who published it.")]

@@ -19,7 +19,7 @@
 
   const go = (key) => {
     const home = document.body.dataset.home;
-    const pages = { r: "rules", a: "alerts", c: "decisions", k: "keys", d: "dead-letters", e: "releases", f: "features", l: "lists", s: "streams", h: "health", u: "upgrades" };
+    const pages = { r: "rules", a: "alerts", c: "decisions", k: "keys", d: "dead-letters", e: "releases", f: "features", p: "decision-policies", l: "lists", s: "streams", h: "health", u: "upgrades" };
     const path = key === "o" ? "/" : key in pages ? `${home}/${pages[key]}` : null;
     if (path) location.assign(path);
   };
