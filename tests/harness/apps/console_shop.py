@@ -85,6 +85,10 @@ class ConsoleShop:
         """Publish rules, and wait until the app has accepted them."""
         self._change([rule_change(one) for one in rules], why)
 
+    def publish_others(self, *changes: ControlChange) -> None:
+        """Publish decision policies and features, and wait until the app has accepted them."""
+        self._change([*changes], "made by a test")
+
     def release(self, name: str, *rules: Rule) -> None:
         """Publish rules as a release, and wait until the app has accepted it."""
         self._change(release_changes(name, rules, ()), f"release {name}")
