@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,11 +44,9 @@ class AlertFilter:
         return find_needles((self.rule, self.severity, self.key.rpartition("=")[2]))
 
 
-def alert_terms(alert: AlertValue) -> Iterator[str]:
-    """Yield the terms by which an alert is found."""
-    yield term("rule", alert.rule)
-    yield term("severity", alert.severity)
-    yield from key_terms(alert.key)
+def alert_terms(alert: AlertValue) -> Sequence[str]:
+    """Return the terms by which an alert is found."""
+    return [term("rule", alert.rule), term("severity", alert.severity), *key_terms(alert.key)]
 
 
 def alert_kind(lane: str) -> LaneKind[AlertValue]:

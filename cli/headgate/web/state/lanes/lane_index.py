@@ -6,7 +6,6 @@ through the topic reads; older ones are searched there (``newest_first``), with 
 
 from __future__ import annotations
 
-import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -158,7 +157,7 @@ class LaneIndex(Generic[V]):
         one = KafkaRecord(record.topic, record.partition, record.offset, record.key, record.value, record.timestamp_ms)
         value, order = self._kind.parse(one), (time_ms, -record.partition, record.offset)
         terms = () if value is None else self._kind.terms(value)
-        return _Row(order, one, tuple(dict.fromkeys(map(sys.intern, terms))))  # rows share their texts
+        return _Row(order, one, tuple(dict.fromkeys(terms)))
 
     def _add(self, rows: list[_Row]) -> None:
         rows.sort(key=_ORDER)

@@ -4,7 +4,7 @@ some."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -67,12 +67,13 @@ def term(name: str, text: str) -> str:
     return f"{name} {text}"
 
 
-def key_terms(key: Mapping[str, JsonValue]) -> Iterator[str]:
-    """Yield the terms of a key: of each column the value, and ``column=value``."""
+def key_terms(key: Mapping[str, JsonValue]) -> Sequence[str]:
+    """Return the terms of a key: of each column the value, and ``column=value``."""
+    found = list[str]()
     for name, value in key.items():
         text = value if isinstance(value, str) else orjson.dumps(value).decode()
-        yield term("key", text)
-        yield term("key", f"{name}={text}")
+        found += (f"key {text}", f"key {name}={text}")  # as ``term`` has them: an index makes them of each record
+    return found
 
 
 def find_needles(texts: Iterable[str]) -> tuple[bytes, ...]:
