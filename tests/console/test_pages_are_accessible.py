@@ -8,10 +8,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from headgate.rules.publish import feature_change, policy_change
-from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule
-from tests.harness.apps.console_shop import ConsoleShop, payment_rule
+from tests.harness.apps.console_shop import BLOCK, POLICY, ConsoleShop, payment_rule
 from tests.harness.servers.chromium import DESKTOP, LOOK_RULES, PHONE, Theme, visit
 
 pytestmark = pytest.mark.kafka
@@ -35,24 +34,6 @@ USUAL = PublishedFeature.model_validate(
         "within": {"sliding": "30d", "every": "6h"},
     }
 )
-POLICY = DecisionPolicy.model_validate(
-    {
-        "decision_policy": "payments",
-        "version": 1,
-        "owner": "payments-risk",
-        "description": "Blocks a payment at 60 points or on the word of one rule, and sends it to review at 20.",
-        "on": "shop",
-        "decide": {
-            "order": ["block", "review", "allow"],
-            "default": "allow",
-            "bands": {"review": 20, "block": 60},
-        },
-        "share": "5%",
-    }
-)
-
-
-BLOCK = {"severity": "high", "outcome": "block", "score": 30, "message": "{user_id} paid {amount} {currency} at once"}
 
 
 def unusual_rule(rule_id: str) -> Rule:

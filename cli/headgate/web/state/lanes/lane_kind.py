@@ -1,4 +1,4 @@
-"""What differs from lane to lane: how a record is read, the terms by which it is found, and the filter that selects
+"""The differences from lane to lane: how a record is read, the terms by which it is found, and the filter that selects
 some."""
 
 from __future__ import annotations
