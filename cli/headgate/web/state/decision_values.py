@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from headgate.web.state.values import Page, Value
 
 
-class FiredRule(Value):
+class FiredRuleValue(Value):
     """A rule that fired at the event of a decision."""
 
     rule: Annotated[str, Field(description="Id of the rule.")]
@@ -44,8 +44,8 @@ class DecisionValue(Value):
     event_time_ms: Annotated[int, Field(description="Event time, in epoch milliseconds.")]
     decided_ms: Annotated[int, Field(description="When its record was written, in epoch milliseconds.")]
     rules_epoch: Annotated[int, Field(description="Epoch of the rule set.")]
-    rules: Annotated[tuple[FiredRule, ...], Field(description="The rules that count, the strongest first.")]
-    shadow: Annotated[tuple[FiredRule, ...], Field(description="Rules in shadow, which do not count.")]
+    rules: Annotated[tuple[FiredRuleValue, ...], Field(description="The rules that count, the strongest first.")]
+    shadow: Annotated[tuple[FiredRuleValue, ...], Field(description="Rules in shadow, which do not count.")]
     left_out: Annotated[int, Field(description="Rules that fired and are not listed; all of them count.")]
     partition: Annotated[int, Field(description="Partition of its record.")]
     offset: Annotated[int, Field(description="Offset of its record.")]
