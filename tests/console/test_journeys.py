@@ -10,9 +10,10 @@ import time
 import pytest
 from playwright.sync_api import Browser, expect
 
+from headgate.rules.publish import policy_change
 from headgate.rules.yaml_text import yaml_text
 from streamcore.kafka.readers import Follower, end_offsets
-from tests.harness.apps.console_shop import ConsoleShop, payment_rule
+from tests.harness.apps.console_shop import BLOCK, POLICY, ConsoleShop, payment_rule
 from tests.harness.servers.chromium import PHONE, Visitor, visit
 
 pytestmark = pytest.mark.kafka
@@ -32,7 +33,7 @@ _UNDERLINED = """async () => {
 }"""
 #: Resolves with the time at which the first row of new alerts is on the page.
 _ARRIVED = """async () => {
-  while (!document.querySelector("#alerts tr.new")) await new Promise(requestAnimationFrame);
+  while (!document.querySelector("#live-rows tr.new")) await new Promise(requestAnimationFrame);
   return Date.now();
 }"""
 
@@ -157,11 +158,31 @@ def test_j4_a_change_is_published_with_its_difference_and_reason_and_its_first_a
         shop.pay("u650", 660)
         shown_ms = page.evaluate(_ARRIVED)
         watch.join(30)
-    expect(page.locator("#alerts tr").first).to_contain_text("u650 paid 660.00 EUR at once")
+    expect(page.locator("#live-rows tr").first).to_contain_text("u650 paid 660.00 EUR at once")
     visitor.picture("j4-first-alert")
     assert not MEASURES or shown_ms - seen[0] < 1_000, "ms from the commit to the page"
     page.get_by_role("link", name="History").click()
     expect(page.locator("table")).to_contain_text("thieves have learnt the limit")
+
+
+def test_a_decision_arrives_on_the_open_page_and_leads_to_its_alert_and_back(
+    shop: ConsoleShop, visitor: Visitor
+) -> None:
+    shop.publish_others(policy_change(POLICY))
+    shop.publish(payment_rule("decided", 700, then=BLOCK))
+    page = visitor.page
+    visitor.open(f"{shop.home}/decisions?rule=decided")
+    expect(page.locator(".live")).to_have_attribute("data-state", "on")
+    shop.pay("u77", 777)
+    row = page.locator("#live-rows tr.new").first
+    expect(row).to_contain_text("u77 paid 777.00 EUR at once")
+    expect(row.locator(".outcome.bad")).to_have_text("block")
+    row.get_by_role("link", name="u77 paid").click()
+    expect(page.locator("main")).to_contain_text("computed again: the same decision")
+    page.locator("li", has_text="decided").get_by_role("link", name="Its alert").click()
+    expect(page.locator("h1")).to_have_text("u77 paid 777.00 EUR at once")
+    page.locator(".facts").get_by_role("link", name="block").click()
+    expect(page.locator("main")).to_contain_text("Rules that count")
 
 
 def test_j6_why_did_u17_not_fire(shop: ConsoleShop, visitor: Visitor) -> None:

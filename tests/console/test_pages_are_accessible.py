@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import pytest
 from playwright.sync_api import Browser
 
-from tests.harness.apps.console_shop import ConsoleShop, payment_rule
+from headgate.rules.publish import feature_change, policy_change
+from rulecore.documents.published_feature import PublishedFeature
+from rulecore.documents.rule import Rule
+from tests.harness.apps.console_shop import BLOCK, POLICY, ConsoleShop, payment_rule
 from tests.harness.servers.chromium import DESKTOP, LOOK_RULES, PHONE, Theme, visit
 
 pytestmark = pytest.mark.kafka
@@ -18,15 +21,42 @@ LOOKS: Sequence[tuple[str, tuple[int, int], Theme]] = (
 )
 
 
+USUAL = PublishedFeature.model_validate(
+    {
+        "feature": "usual_amount",
+        "version": 1,
+        "owner": "payments-risk",
+        "description": "Mean of the account's good payments of 30 days.",
+        "on": "shop",
+        "by": ["user_id"],
+        "of": "avg(amount)",
+        "where": "type = 'payment' and status = 'ok'",
+        "within": {"sliding": "30d", "every": "6h"},
+    }
+)
+
+
+def unusual_rule(rule_id: str) -> Rule:
+    """Return a rule that reads the published feature."""
+    then = {"severity": "medium", "outcome": "review", "score": 40, "message": "{amount} is unusual for {user_id}"}
+    where = "type = 'payment' and user_id is not null and amount > 1.5 * usual_amount"
+    entries = {"group_by": ["user_id"], "features": ["usual_amount"], "where": where, "then": then, "tests": []}
+    return payment_rule(rule_id, **entries)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def pages(shop: ConsoleShop) -> dict[str, str]:
     """Give every page something to show; return the pages by name."""
-    shop.publish(payment_rule("looked-at", 800))
+    shop.publish_others(feature_change(USUAL), policy_change(POLICY))
+    shop.publish(payment_rule("looked-at", 800, then=BLOCK), unusual_rule("unusual"))
     shop.publish(payment_rule("looked-at", 500, 2, mode="shadow"))
     shop.release("looked-at-together", payment_rule("looked-at-2", 900), payment_rule("looked-at-3", 950))
     for amount in (100, 600, 900, 1200):
         shop.pay("u42", amount)
     shop.pay("u42", "none")
+    decisions = f"/api/v1{shop.home}/decisions?rule=looked-at&outcome=block"
+    shop.wait_for(lambda: shop.client.get(decisions).json["decisions"], "a decision")
+    decision = shop.client.get(decisions).json["decisions"][0]["decision_id"]
     letters = f"/api/v1{shop.home}/dead-letters"
     shop.wait_for(lambda: shop.alerts("looked-at"), "an alert")
     shop.wait_for(lambda: shop.client.get(letters).json["dead_letters"], "a dead letter")
@@ -42,6 +72,13 @@ def pages(shop: ConsoleShop) -> dict[str, str]:
         "rule-why-answer": f"{shop.home}/rules/looked-at?tab=why&k.user_id=u42",
         "alerts": f"{shop.home}/alerts",
         "alert": f"{shop.home}/alerts/{alert}",
+        "decisions": f"{shop.home}/decisions",
+        "decision": f"{shop.home}/decisions/{decision}",
+        "decision-policies": f"{shop.home}/decision-policies",
+        "decision-policy": f"{shop.home}/decision-policies/payments",
+        "features": f"{shop.home}/features",
+        "feature": f"{shop.home}/features/usual_amount?k.user_id=u42",
+        "rule-features": f"{shop.home}/rules/unusual",
         "keys": f"{shop.home}/keys?column=user_id&value=u42",
         "dead-letters": f"{shop.home}/dead-letters",
         "dead-letter": f"{shop.home}/dead-letters/{letter}",

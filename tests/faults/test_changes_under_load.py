@@ -90,7 +90,7 @@ class Changes:
     def roll_back_release(self) -> int:
         """Roll the release back from the control topic alone, as `headgate rules rollback --release` does."""
         written = read_log(self.scene.kafka, AppTopics(self.scene.app.name))
-        back, deleted = revert_release(replay_log(RuleSet.empty(orders.schemas()), written), "many")
+        back, deleted, _ = revert_release(replay_log(RuleSet.empty(orders.schemas()), written), "many")
         own = [
             replace(rule, document={**rule.document, "version": self.version(name)})
             for name, rule in sorted(self.before.items())

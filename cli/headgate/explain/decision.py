@@ -16,13 +16,14 @@ import click
 import orjson
 
 from headgate.console.output import Json
-from headgate.explain.kafka_reader import KafkaReader
+from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.explain.query import ExplainQuery
 from headgate.rules.history import read_history
 from headgate.rules.publish import AppTopics
 from headgate.time_arguments import show_time
 from rulecore.alerts.decisions import decide
 from rulecore.documents.decision_policy import DecisionPolicy
+from rulecore.ruleset.history import RuleHistory
 from streamcore.wire.lanes import DECISIONS
 
 _WORDS = {"suppressed": "its alert is suppressed", "none": "gives no alert"}
@@ -49,9 +50,13 @@ def find_decision(query: ExplainQuery) -> ExplainedDecision | None:
     found = KafkaReader(query.kafka).find(f"{query.app}.{DECISIONS}", "key", query.target.encode(), query.scan)
     if found is None or found.value is None:
         return None
-    decision = orjson.loads(found.value)
-    history = query.history or read_history(query.kafka, AppTopics(query.app), query.streams)
-    policy = history.policy(decision["policy"], decision["version"], found.timestamp_ms)
+    return explain_record(found, query.history or read_history(query.kafka, AppTopics(query.app), query.streams))
+
+
+def explain_record(record: KafkaRecord, history: RuleHistory) -> ExplainedDecision:
+    """Return the decision of a record with the version of its policy. ``history``: of the app's rules."""
+    decision = orjson.loads(record.value or b"")
+    policy = history.policy(decision["policy"], decision["version"], record.timestamp_ms)
     if policy is None or "left_out" in decision:
         return ExplainedDecision(decision, policy, None)
     fired = [(one["outcome"], one["score"]) for one in decision["rules"]]

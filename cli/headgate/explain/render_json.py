@@ -31,6 +31,7 @@ def as_json(result: ExplainResult) -> Json:
         "windows": [_window_json(window) for window in explanation.windows],
         "matches": [_match_json(match) for match in explanation.matches],
         "partials": [_partial_json(partial) for partial in explanation.partials],
+        "scores": [asdict(score) for score in explanation.scores],
         "looked_at": explanation.looked_at,
         "satisfied": explanation.satisfied,
         "rejected": [asdict(one) for one in explanation.rejected],

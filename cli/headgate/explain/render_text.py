@@ -15,7 +15,15 @@ from headgate.console.tables import table
 from headgate.explain.query import ExplainResult
 from headgate.time_arguments import show_time
 from rulecore.explain.condition import Clause, ObservedValue, Truth
-from rulecore.explain.explanation import EventTrace, Explanation, MatchTrace, PartialTrace, WindowTrace, alerts_in
+from rulecore.explain.explanation import (
+    EventTrace,
+    Explanation,
+    MatchTrace,
+    PartialTrace,
+    ScoreTrace,
+    WindowTrace,
+    alerts_in,
+)
 
 _COLOURS = {Truth.TRUE: "green", Truth.FALSE: "red", Truth.NULL: "yellow"}
 _TEXT = 72  # characters of a clause in a tree
@@ -46,6 +54,8 @@ def as_text(result: ExplainResult) -> str:
         lines += ["", *_render_match(match)]
     for partial in explanation.partials:
         lines += ["", *_render_partial(partial)]
+    for score in explanation.scores:
+        lines += ["", *_render_score(score)]
     if explanation.event is None or explanation.rule.group_by:
         lines += _render_event_counts(explanation)
     lines += _render_alerts(explanation)
@@ -74,6 +84,8 @@ def _compare_with_published(result: ExplainResult) -> Iterator[str]:
         else:
             yield click.style("recomputed: not the same", fg="red")
             yield from (f"  {line}" for line in result.differences)
+        if (decision := result.alert.get("decision_id")) is not None:
+            yield f"the decision about its event: headgate rules explain {decision}"
     if result.published is not None:
         found = result.published
         yield f"its alert is {(found.key or b'').decode()} at {found.topic}:{found.partition}:{found.offset}"
@@ -163,6 +175,29 @@ def _render_partial(partial: PartialTrace) -> list[str]:
     lines += ["  closest to it:"] * bool(partial.missed)
     for event in partial.missed:
         lines += [f"    {line}" for line in _render_event(event)]
+    return lines
+
+
+def _render_score(score: ScoreTrace) -> list[str]:
+    """Render a sum, and each signal in its window with its points, its event and its alert."""
+    span = f"{show_time(score.start_ms)} to {show_time(score.end_ms)} UTC"
+    missing = f", {score.limit - score.total:,} too few" if score.total < score.limit else ""
+    shown = f", the last {len(score.signals)}" if len(score.signals) < score.count else ""
+    lines = [f"score {score.total:,} of {score.limit:,}{missing}: {score.count:,} signals{shown}, {span}"]
+    rows = [
+        (
+            f"{one.points:,}" if one.counts else f"({one.points:,})",
+            f"{one.rule}@{one.version}",
+            show_time(one.time_ms),
+            "-" if one.place is None else "{topic}:{partition}:{offset}".format(**one.place),
+            one.alert_id or "gives no alert",
+            one.message,
+        )
+        for one in score.signals
+    ]
+    lines += [f"  {line}" for line in table(("POINTS", "RULE", "TIME (UTC)", "EVENT", "ALERT", "MESSAGE"), rows)]
+    if not all(one.counts for one in score.signals):
+        lines.append(click.style("  in parentheses: not added, the best match of each rule counts", dim=True))
     return lines
 
 

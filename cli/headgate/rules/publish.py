@@ -19,7 +19,7 @@ from headgate.errors import InputError
 from rulecore.documents.control_keys import DECISION_POLICY_KEY, FEATURE_KEY, parse_key
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
 from rulecore.documents.published_feature import PublishedFeature, encode_feature
-from rulecore.documents.releases import to_records
+from rulecore.documents.releases import NO_NAMED, NamedChanges, to_records
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.ruleset.history import ControlEntry
@@ -202,9 +202,12 @@ def delete_feature(name: str) -> ControlChange:
     return ControlChange(FEATURE_KEY + name, None, name)
 
 
-def release_changes(name: str, rules: Sequence[Rule], deleted: Sequence[str]) -> list[ControlChange]:
-    """Return a release as control records, its parts first."""
-    return [ControlChange(key, value, parse_key(key)[1]) for key, value in to_records(name, rules, deleted)]
+def release_changes(
+    name: str, rules: Sequence[Rule], deleted: Sequence[str], named: NamedChanges = NO_NAMED
+) -> list[ControlChange]:
+    """Return a release as control records, its parts first. ``named``: its features and decision policies."""
+    records = to_records(name, rules, deleted, named=named)
+    return [ControlChange(key, value, parse_key(key)[1]) for key, value in records]
 
 
 def await_responses(

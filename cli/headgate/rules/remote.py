@@ -9,25 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final  # bodies are JSON of any content
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, SourcePosition
 from headgate.errors import InputError
 from headgate.rules.publish import ControlChange, ControlResponse, PublishedChange
 from headgate.rules.render import Row
-from rulecore.documents.control_keys import APPROVAL_KEY, LIST_KEY, PROPOSAL_KEY, RELEASE_KEY
+from rulecore.documents.control_keys import (
+    APPROVAL_KEY,
+    DECISION_POLICY_KEY,
+    FEATURE_KEY,
+    LIST_KEY,
+    PROPOSAL_KEY,
+    RELEASE_KEY,
+    parse_key,
+)
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.scalars import render_time
-from rulecore.documents.status import StatusKind
+from rulecore.documents.status import StatusKind, Subject
 from streamcore.engine.publication import STREAM_KEY
 from streamcore.kafka.control_topic import RecordOffset
 
 if TYPE_CHECKING:
+    from rulecore.documents.releases import NamedChanges
     from rulecore.lists.files import ListFile
+    from rulecore.ruleset.diff import NamedDocument
 
 _TIMEOUT_S: Final = 60.0
 _REFUSED: Final = 400
 _REJECTED: Final = 409
+_PATHS: Final = {Subject.FEATURE: "features", Subject.DECISION_POLICY: "decision-policies"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class RemoteApp:
 
     def rule_rows(self) -> list[Row]:
         """Return the rows of ``headgate rules list``."""
-        names = ("rule", "version", "slot", "mode", "kind", "stream", "severity", "status", "reason")
+        names = ("rule", "version", "slot", "mode", "kind", "stream", "severity", "policy", "status", "reason")
         return [tuple(one[name] for name in names) for one in self._pages("rules", "rules")]
 
     def history_rows(self, rule: str | None) -> list[Row]:
@@ -119,6 +131,23 @@ class RemoteApp:
         change = ControlChange(rule.id, None, rule.id, rule.version)
         return self._publish("rules", {"yaml": canonical_json(rule).decode()}, change, why, wait_ms)
 
+    def publish_named(self, document: NamedDocument, why: str | None, wait_ms: int) -> PublishedChange:
+        """Publish a decision policy or a feature. ``InputError`` if the console refuses it."""
+        is_policy = isinstance(document, DecisionPolicy)
+        name = document.decision_policy if isinstance(document, DecisionPolicy) else document.feature
+        change = ControlChange(
+            f"{DECISION_POLICY_KEY if is_policy else FEATURE_KEY}{name}", None, name, document.version
+        )
+        text = {"yaml": document.canonical_json().decode()}
+        return self._publish(_PATHS[change.subject], text, change, why, wait_ms)
+
+    def delete_named(self, key: str, why: str | None, wait_ms: int) -> PublishedChange:
+        """Delete the decision policy or feature with this key. ``InputError`` if the console refuses it."""
+        change = ControlChange(key, None, parse_key(key)[1])
+        path = f"{_PATHS[change.subject]}/{quote(change.name, safe='')}"
+        words = urlencode({"wait_ms": wait_ms, **({} if why is None else {"why": why})})
+        return self._changed("DELETE", f"{path}?{words}", None, {"If-Match": self._etag(path) or '"none"'}, change)
+
     def publish_list(self, found: ListFile, why: str | None, wait_ms: int) -> PublishedChange:
         """Publish a list with all its entries. ``InputError`` if the console refuses it."""
         change = ControlChange(f"{LIST_KEY}{found.head.list}", None, found.head.list, found.head.version)
@@ -148,10 +177,22 @@ class RemoteApp:
         return self._changed("POST", f"{path}/rollback", body, terms, ControlChange(rule, None, rule))
 
     def release(
-        self, name: str, rules: Sequence[Rule], deleted: Sequence[str], why: str | None, wait_ms: int
+        self,
+        name: str,
+        rules: Sequence[Rule],
+        deleted: Sequence[str],
+        named: NamedChanges,
+        why: str | None,
+        wait_ms: int,
     ) -> PublishedChange:
-        """Publish rules and deletions as one release. ``InputError`` if the console refuses it."""
-        text = {"yaml": "\n---\n".join(canonical_json(rule).decode() for rule in rules), "delete": [*deleted]}
+        """Publish rules, features, policies and deletions as one release. ``InputError`` if the console refuses it."""
+        documents = [*named.features, *rules, *named.decision_policies]
+        text = {
+            "yaml": "\n---\n".join(one.canonical_json().decode() for one in documents),
+            "delete": [*deleted],
+            "delete_policies": [*named.delete_policies],
+            "delete_features": [*named.delete_features],
+        }
         review = self._send("POST", "release-review", text)[0]
         body = {**text, "name": name, "why": why, "wait_ms": wait_ms}
         change = ControlChange(f"{RELEASE_KEY}{name}", None, name)

@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from headgate.console.output import Json
 from headgate.console.tables import table
 from headgate.rules.publish import ControlResponse
+from rulecore.check_policies import fires_at_watermark
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import Rule
 from rulecore.documents.scalars import render_time
 from rulecore.documents.slots import Slot
+from rulecore.ruleset.decision_policies import CompiledPolicies
 from rulecore.ruleset.history import HistoryEntry, RuleHistory
 
-RULES_HEAD = ("RULE", "VERSION", "SLOT", "MODE", "KIND", "STREAM", "SEVERITY", "STATUS", "REASON")
+RULES_HEAD = ("RULE", "VERSION", "SLOT", "MODE", "KIND", "STREAM", "SEVERITY", "POLICY", "STATUS", "REASON")
 HISTORY_HEAD = ("TIME", "BY", "WHAT", "NAME", "VERSION", "MODE", "STATUS", "RELEASE", "WHY", "REASON")
 
 Row = tuple[str | int | None, ...]
@@ -25,14 +27,27 @@ Row = tuple[str | int | None, ...]
 def rule_rows(history: RuleHistory, responses: Sequence[ControlResponse]) -> list[Row]:
     """Return one row for each version that has a slot, with the app's latest response about it."""
     last = {(a.rule, a.version): a for a in responses if a.subject == "rule"}
-    return [_rule_row(place.slot, rule, last) for place, rule in sorted(history.rules.rules.items())]
+    policies = history.rules.policies
+    return [_rule_row(place.slot, rule, last, policies) for place, rule in sorted(history.rules.rules.items())]
 
 
-def _rule_row(slot: Slot, compiled: CompiledRule, responses: Mapping[tuple[str, int | None], ControlResponse]) -> Row:
+def find_policy(rule: Rule, policies: CompiledPolicies) -> str | None:
+    """Return the decision policy that merges a rule with others, or several with commas; None for a rule that is in no
+    decision."""
+    names = () if fires_at_watermark(rule) else (one.decision_policy for one in policies.merging(rule))
+    return ", ".join(names) or None
+
+
+def _rule_row(
+    slot: Slot,
+    compiled: CompiledRule,
+    responses: Mapping[tuple[str, int | None], ControlResponse],
+    policies: CompiledPolicies,
+) -> Row:
     rule: Rule = compiled.rule
     response = responses.get((rule.id, rule.version))
     status, reason = (None, None) if response is None else (response.status, response.reason)
-    of = (rule.mode_text, rule.kind.value, rule.on, rule.then.severity.value)
+    of = (rule.mode_text, rule.kind.value, rule.on, rule.then.severity.value, find_policy(rule, policies))
     return (rule.id, rule.version, slot.value, *of, status, reason)
 
 

@@ -1,6 +1,6 @@
-"""A rule as the YAML that people write: its entries in the order of the model, without defaults.
+"""A rule, feature or policy as the YAML that people write: its entries in the order of the model, without defaults.
 
-Promises: reading the text again gives an equal rule.
+Promises: reading the text again gives an equal document.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any  # a document is made of anything
 
 import yaml
 
-from rulecore.documents.rule import Rule
+from rulecore.documents.base import DocumentModel
 
 _WIDTH = 110
 _LONG = 80
@@ -40,15 +40,15 @@ def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _write_text)
 
 
-def short_document(rule: Rule) -> dict[str, Any]:
-    """Return the document of a rule without its defaults."""
-    return rule.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+def short_document(document: DocumentModel) -> dict[str, Any]:
+    """Return the entries of a document without its defaults."""
+    return document.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def yaml_text(rule: Rule) -> str:
-    """Return the rule as YAML."""
+def yaml_text(document: DocumentModel) -> str:
+    """Return the document as YAML."""
     text: str = yaml.dump(
-        short_document(rule),
+        short_document(document),
         Dumper=_Dumper,
         sort_keys=False,
         allow_unicode=True,

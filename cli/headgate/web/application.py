@@ -18,9 +18,17 @@ from headgate.errors import InputError
 from headgate.web.access.guard import STATIC, Guard
 from headgate.web.access.identity import Authenticator
 from headgate.web.access.sessions import Sessions
-from headgate.web.api import alerts, approvals, apps, deadletters, rules, runs
+from headgate.web.api import alerts, approvals, apps, deadletters, decision_policies, decisions, features, rules, runs
 from headgate.web.context import Console, require_role
-from headgate.web.pages import actions, data_routes, oversight, run_routes
+from headgate.web.pages import (
+    actions,
+    data_routes,
+    decision_routes,
+    feature_routes,
+    oversight,
+    policy_routes,
+    run_routes,
+)
 from headgate.web.pages import routes as pages
 from headgate.web.problems import ProblemCode, ProblemDocument, ProblemError, ProblemPlace
 from headgate.web.responses import PROBLEM_JSON, problem_response
@@ -34,8 +42,8 @@ _ERRORS: dict[int | str, dict[str, object]] = {
     "5XX": {"description": "The console or Kafka fails.", "model": ProblemDocument},
 }
 _CODES = {404: ProblemCode.NOT_FOUND, 405: ProblemCode.NOT_FOUND}
-_API = (apps, rules, approvals, alerts, deadletters, runs)
-_PAGES = (pages, actions, run_routes, data_routes, oversight)
+_API = (apps, rules, features, approvals, alerts, decisions, decision_policies, deadletters, runs)
+_PAGES = (pages, decision_routes, feature_routes, policy_routes, actions, run_routes, data_routes, oversight)
 ROUTERS = tuple(module.ROUTER for module in (*_API, *_PAGES))
 #: Routes without a role: what a page needs before there is a session.
 PUBLIC = frozenset({f"{STATIC}{{name}}"})

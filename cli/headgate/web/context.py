@@ -21,17 +21,19 @@ from headgate.web.changes.propose import ProposalWriter
 from headgate.web.changes.publish import RuleWriter
 from headgate.web.problems import BusyError, ProblemCode, ProblemError, not_found
 from headgate.web.settings import ConsoleApp, ConsoleLimits, ConsoleSettings
-from headgate.web.state.alert_feed import AlertFeed
-from headgate.web.state.alert_rate import AlertRate
-from headgate.web.state.alert_records import AlertFilter
-from headgate.web.state.alerts import AlertReader
 from headgate.web.state.app_reader import AppReader, Snapshot, limit_wait
 from headgate.web.state.dead_letters import DeadLetterReader
+from headgate.web.state.lanes.alert_rate import AlertRate
+from headgate.web.state.lanes.alert_records import AlertFilter, alert_kind
+from headgate.web.state.lanes.alerts import AlertReader
+from headgate.web.state.lanes.decision_records import DECISION_KIND, DecisionFilter
+from headgate.web.state.lanes.decisions import DecisionReader
+from headgate.web.state.lanes.lane_feed import LaneFeed
 from headgate.web.state.rule_views import list_versions
 from headgate.web.state.upgrades import UpgradeReader
 from streamcore.errors import StreamError
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.wire.lanes import ALERTS, SHADOW
+from streamcore.wire.lanes import ALERTS, DECISIONS, SHADOW
 
 _LOG = logging.getLogger(__name__)
 _END_S = 5.0
@@ -55,7 +57,9 @@ class ShownApp:
         reading = limit_wait(kafka)
         self.alerts = AlertReader(reading, app.name, limits.scan_records)
         self.letters = DeadLetterReader(reading, app.name, limits.scan_records)
-        self.feed = AlertFeed(reading, app.name)
+        self.decisions = DecisionReader(reading, app.name, limits.scan_records)
+        self.alert_feed = LaneFeed(reading, f"{app.name}.{ALERTS}", alert_kind(ALERTS))
+        self.decision_feed = LaneFeed(reading, f"{app.name}.{DECISIONS}", DECISION_KIND)
         self.backtests = BacktestJobs()
         self.rate = AlertRate(reading, app.name, limits.scan_records)
         self.upgrades = UpgradeReader(app.stream_app, kubeconfig)
@@ -64,6 +68,11 @@ class ShownApp:
     def name(self) -> str:
         """The name of the app."""
         return self.app.name
+
+    @property
+    def live_pages(self) -> int:
+        """The number of pages that get live records."""
+        return self.alert_feed.pages + self.decision_feed.pages
 
     def snapshot(self) -> Snapshot:
         """Return the present content of its topics."""
@@ -78,15 +87,18 @@ class ShownApp:
         list_versions(self.snapshot())
         for lane in (ALERTS, SHADOW):
             self.alerts.page(lane, AlertFilter(), 1, {})
+        self.decisions.page(DecisionFilter(), 1, {})
         self.letters.codes.read()
         self.rate.by_minute(int(time.time() * 1000))
 
     def close(self) -> None:
         """Close its clients, and cancel its back-tests."""
         self.alerts.close()
+        self.decisions.close()
         self.letters.codes.close()
         self.backtests.close()
-        self.feed.close()
+        self.alert_feed.close()
+        self.decision_feed.close()
         self.rate.close()
         self.reader.close()
 

@@ -353,3 +353,40 @@ def test_a_field_inside_of_an_object_is_shown_with_its_place(
         "",
         "* this clause decided",
     ]
+
+
+@pytest.mark.parametrize(("count", "total"), [("once", 8), ("every", 13)])
+def test_an_explanation_of_a_score_lists_the_signals_with_their_points(
+    count: str, total: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of one key's two payments the second reaches the limit; a rule that the score does not name gives no points."""
+    options = write(tmp_path, event(0, amount="2"), event(1, amount="3"), event(2, amount="1"))
+    score = f"{{of: {{part: null, silent: 3}}, within: 1h, limit: LIMIT, count: {count}}}"
+    text = SUM.replace("{of: [part], within: 1h, limit: 5}", score)
+    part = PART % "part"
+    (tmp_path / "silent.yaml").write_text(
+        (PART % "silent").replace("amount > 1", "amount > 2").replace("score: 5", "score: 9, alert: false"), "utf-8"
+    )
+    (tmp_path / "other.yaml").write_text(PART % "other", "utf-8")
+    (tmp_path / "part.yaml").write_text(part, "utf-8")
+    (tmp_path / "sum.yaml").write_text(text.replace("LIMIT", "20"), "utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "sum", *options, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (score_found,) = found["scores"]
+    assert (score_found["total"], score_found["limit"], score_found["count"], found["fired"]) == (total, 20, 3, False)
+    signals = [(one["rule"], one["points"], one["counts"]) for one in score_found["signals"]]
+    assert signals == [("part", 5, True), ("part", 5, count == "every"), ("silent", 3, True)]
+    assert [one["alert_id"] is None for one in score_found["signals"]] == [False, False, True]
+    assert score_found["signals"][0]["place"]["offset"] == 0
+    assert run(["rules", "explain", "sum", *options]) == 0
+    printed = capsys.readouterr().out
+    assert f"score {total} of 20, {20 - total} too few: 3 signals" in printed
+    assert ("in parentheses" in printed) is (count == "once")
+    (tmp_path / "sum.yaml").write_text(text.replace("LIMIT", "6"), "utf-8")
+    write(tmp_path, event(0, amount="2"), event(1, amount="3"))
+    assert run(["rules", "explain", "sum", *options, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (fired,) = found["scores"]
+    assert fired["total"] == found["alerts"][-1]["values"]["sum"]
+    assert len(fired["signals"]) == found["alerts"][-1]["values"]["count"]

@@ -8,9 +8,9 @@ import uuid
 import orjson
 import pytest
 
-from headgate.web.state.alert_records import AlertFilter
-from headgate.web.state.alerts import AlertReader
-from headgate.web.state.newest_first import read_cursor
+from headgate.web.state.lanes.alert_records import AlertFilter
+from headgate.web.state.lanes.alerts import AlertReader
+from headgate.web.state.lanes.newest_first import read_cursor
 from headgate.web.state.values import AlertPage
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.settings import KafkaSettings
@@ -72,7 +72,7 @@ def every_page(reader: AlertReader, wanted: AlertFilter, limit: int) -> list[str
 @pytest.mark.parametrize("limit", [7, 50, 1000])
 def test_pages_are_those_of_a_search(kafka: KafkaSettings, app: str, wanted: AlertFilter, limit: int) -> None:
     whole = AlertReader(kafka, app, 10_000)
-    searched = [one.alert_id for one in whole._search("alerts", wanted, COUNT, {}).alerts]
+    searched = [one.alert_id for one in whole.lanes["alerts"].search(wanted, COUNT, {}).values]
     assert every_page(whole, wanted, limit) == searched
     assert searched or wanted.rule == "none"
     part = AlertReader(kafka, app, 100)  # the older ones are searched on the topic

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.harness.apps.console_scene import HOSTILE, Shown
+from tests.harness.apps.explained_app import START
 
 pytestmark = pytest.mark.kafka
 
@@ -30,6 +31,11 @@ def list_pages(shown: Shown) -> list[str]:
     alerts = shown.program.get(f"{shown.api}/alerts?rule=seen").json["alerts"]
     hostile = next(one["alert_id"] for one in alerts if one["key"]["user_id"] == HOSTILE)
     rule = f"{shown.pages}/rules/seen"
+    (decision,) = (
+        one["decision_id"]
+        for one in shown.program.get(f"{shown.api}/decisions").json["decisions"]
+        if one["key"]["user_id"] == HOSTILE
+    )
     return [
         "/",
         "/components",
@@ -41,12 +47,25 @@ def list_pages(shown: Shown) -> list[str]:
         f"{shown.pages}/alerts",
         f"{shown.pages}/alerts?key=%3Cscript%3Ealert(1)%3C/script%3E",
         f"{shown.pages}/alerts/{hostile}",
+        f"{shown.pages}/decisions",
+        f"{shown.pages}/decisions?outcome={quote(HOSTILE)}&policy={quote(HOSTILE)}",
+        f"{shown.pages}/decisions?key={quote(HOSTILE)}",
+        f"{shown.pages}/decisions/{decision}",
         f"{shown.pages}/dead-letters",
         f"{shown.pages}/dead-letters/{letter['at']}",
         f"{shown.pages}/rules/%3Cscript%3E",
         f"{rule}?tab=why&k.user_id={quote(HOSTILE)}",
         f"{shown.pages}/keys",
         f"{shown.pages}/keys?column=user_id&value={quote(HOSTILE)}",
+        f"{shown.pages}/decision-policies",
+        f"{shown.pages}/decision-policies/guard",
+        f"{shown.pages}/features",
+        f"{shown.pages}/features?text={quote(HOSTILE)}",
+        f"{shown.pages}/features/usual",
+        f"{shown.pages}/features/usual?k.user_id={quote(HOSTILE)}&at={START + 60_000}",
+        f"{shown.pages}/features/usual?k.user_id=u1&at={quote(HOSTILE)}",
+        f"{shown.pages}/features/%3Cscript%3E",
+        f"{shown.pages}/rules/past",
         f"{shown.pages}/lists",
         f"{shown.pages}/lists/denied",
         f"{shown.pages}/streams",

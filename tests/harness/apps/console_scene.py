@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from headgate.rules.bundle import load_streams
 from headgate.rules.publish import AppTopics
 from headgate.web.server import ConsoleServer
+from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
+from rulecore.documents.published_feature import PublishedFeature, encode_feature
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.status import as_reply, status_record
 from rulecore.lists.records import ListHead, list_records
@@ -30,10 +32,22 @@ LARGE = "type = 'payment' and amount > 100"
 
 
 def rule(rule_id: str, version: int = 1, **entries: object) -> Rule:
-    then = {"severity": "high", "message": "{user_id} paid {amount}"}
+    then = {"severity": "high", "message": "{user_id} paid {amount}", "outcome": "review", "score": 40}
     document = {"id": rule_id, "version": version, "owner": HOSTILE, "on": "shop", "then": then, "where": LARGE}
     test = {"name": HOSTILE, "events": [{"type": "payment", "user_id": "u1", "amount": 101}], "expect": [{}]}
     return Rule.model_validate({**document, "description": HOSTILE, "tags": [HOSTILE], "tests": [test], **entries})
+
+
+def decision_policy(name: str, version: int = 1, **entries: object) -> DecisionPolicy:
+    decide = {"order": ["block", "review", "allow"], "default": "allow", "bands": {"review": 30, "block": 80}}
+    document = {"decision_policy": name, "version": version, "owner": HOSTILE, "description": HOSTILE, "on": "shop"}
+    return DecisionPolicy.model_validate({**document, "decide": decide, **entries})
+
+
+def published_feature(name: str, version: int = 1, **entries: object) -> PublishedFeature:
+    document = {"feature": name, "version": version, "owner": HOSTILE, "description": HOSTILE, "on": "shop"}
+    value = {"by": ["user_id"], "of": "sum(amount)", "within": {"sliding": "30d", "every": "1h"}}
+    return PublishedFeature.model_validate({**document, **value, **entries})
 
 
 def event(number: int, user: str = "u1", amount: float = 150) -> dict[str, object]:
@@ -74,13 +88,16 @@ def send_alert(kafka: KafkaSettings, app: str, body: bytes, key: bytes) -> None:
 
 
 def run_hostile_app(kafka: KafkaSettings, name: str) -> ExplainedApp:
-    """Run an app: three alerts, one of a hostile user, a dead letter, a list, a rejected rule."""
+    """Run an app: three alerts and decisions, one of a hostile user, a dead letter, a list, a rejected rule."""
     head = ListHead.model_validate(
         {"list": "denied", "version": 1, "owner": HOSTILE, "of": "string", "description": HOSTILE}
     )
     controls = [
         *list_records(head, [[HOSTILE]]),
+        ("feature/usual", encode_feature(published_feature("usual"))),
+        ("decision-policy/guard", encode_policy(decision_policy("guard"))),
         ("seen", canonical_json(rule("seen"))),
+        ("past", canonical_json(rule("past", group_by=["user_id"], features=["usual"], where="usual > 1e9", tests=[]))),
         ("wrong", b'{"id": "wrong", "version": 1, "owner": "<b>x</b>"}'),
     ]
     events: list[Event] = [event(0), event(1, HOSTILE), event(2, "u2"), b"{" + HOSTILE.encode()]

@@ -18,6 +18,7 @@ from headgate.web.server import ConsoleServer, running
 from headgate.web.settings import ConsoleApp, ConsoleSettings
 from headgate_rules.service import SERVICE
 from headgate_rules.settings import RulesSettings
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.rule import Rule
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.readers import read_topic
@@ -29,6 +30,25 @@ from tests.harness.servers.console import ConsoleClient, program
 _REPOSITORY = Path(__file__).parents[3]
 _WAIT_MS = 120_000
 SOURCE_PARTITIONS = 2
+
+#: The decision policy of the shop; a stream has one.
+POLICY = DecisionPolicy.model_validate(
+    {
+        "decision_policy": "payments",
+        "version": 1,
+        "owner": "payments-risk",
+        "description": "Blocks a payment at 60 points or on the word of one rule, and sends it to review at 20.",
+        "on": "shop",
+        "decide": {
+            "order": ["block", "review", "allow"],
+            "default": "allow",
+            "bands": {"review": 20, "block": 60},
+        },
+        "share": "5%",
+    }
+)
+#: What a rule may do with a payment.
+BLOCK = {"severity": "high", "outcome": "block", "score": 30, "message": "{user_id} paid {amount} {currency} at once"}
 
 
 def payment_rule(rule_id: str, amount: int = 500, version: int = 1, **entries: object) -> Rule:
@@ -84,6 +104,10 @@ class ConsoleShop:
     def publish(self, *rules: Rule, why: str = "made by a test") -> None:
         """Publish rules, and wait until the app has accepted them."""
         self._change([rule_change(one) for one in rules], why)
+
+    def publish_others(self, *changes: ControlChange) -> None:
+        """Publish decision policies and features, and wait until the app has accepted them."""
+        self._change([*changes], "made by a test")
 
     def release(self, name: str, *rules: Rule) -> None:
         """Publish rules as a release, and wait until the app has accepted it."""

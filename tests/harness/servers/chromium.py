@@ -34,6 +34,7 @@ DOCS = os.environ.get("HEADGATE_JOURNEY_PICTURES")
 #: The pictures of the docs by the names that journeys give them.
 IN_DOCS = {
     "page-overview-light": "overview",
+    "page-decision-light": "decision",
     "j1-completion": "completion",
     "j1-red-test": "red-test",
     "j1-events-like-this": "events-like-this",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ from headgate.console.problems import problem_json
 from headgate.kafka_login import KafkaLogin, login_option
 
 if TYPE_CHECKING:
+    from headgate.rules.bundle import RuleBundle
+    from rulecore.documents.decision_policy import DecisionPolicy
     from rulecore.documents.yaml_reader import Problem
     from rulecore.ruleset.diff import FieldChange, RuleDiff, StateChange
     from rulecore.ruleset.ruleset import RuleSet
@@ -46,6 +48,8 @@ def command(
     prune: bool,
 ) -> int:
     """Compare rule files with the live rules of an app: entries, normalized conditions, and the effect on state.
+
+    Decision policies and published features among the files are compared too.
 
     Without PATHS, the rules of the demo shop, which are shipped with Headgate, are compared.
 
@@ -96,7 +100,8 @@ def _diff_rules(
 ) -> tuple[RuleDiff, ...]:
     from headgate.rules.bundle import read_bundle, shipped_rules
     from rulecore.documents.slots import Slot
-    from rulecore.ruleset.diff import diff
+    from rulecore.documents.status import Subject
+    from rulecore.ruleset.diff import diff, diff_named
 
     live = None if against else _read_app(app, streams)
     published = {} if live is None else live.features.documents
@@ -108,7 +113,15 @@ def _diff_rules(
     old_rules = [one.rule for one in (held if other is None else other.rules)]
     features = {**published, **({} if other is None else other.features), **bundle.features}
     wanted = [loaded.rule for loaded in bundle.rules]
-    return diff(old_rules, wanted, bundle.streams, whole=prune, published=features)
+    policies = _policies(other) if live is None else live.policies.documents
+    named = diff_named(Subject.DECISION_POLICY, policies, _policies(bundle), whole=prune)
+    old_features = published if other is None else other.features
+    named += diff_named(Subject.FEATURE, old_features, bundle.features, whole=prune)
+    return (*named, *diff(old_rules, wanted, bundle.streams, whole=prune, published=features))
+
+
+def _policies(bundle: RuleBundle | None) -> Mapping[str, DecisionPolicy]:
+    return {} if bundle is None else {one.name: one.policy for one in bundle.policies}
 
 
 def _read_app(app: AppConnection, streams: Path | None) -> RuleSet:
@@ -130,7 +143,8 @@ def _render_lines(diffs: Sequence[RuleDiff]) -> Iterable[str]:
     for rule_diff in diffs:
         if rule_diff.change == "same":
             continue
-        yield f"{_MARKS[rule_diff.change]} {rule_diff.rule}  {_render_versions(rule_diff)}"
+        what = "" if rule_diff.subject == "rule" else f"{rule_diff.subject.replace('_', ' ')} "
+        yield f"{_MARKS[rule_diff.change]} {what}{rule_diff.rule}  {_render_versions(rule_diff)}"
         if (reason := rule_diff.rejection_reason) is not None:
             yield f"    ! would be rejected: {reason}; set its version to {rule_diff.required_version}"
         for field_change in rule_diff.fields:
@@ -201,6 +215,7 @@ def _render_problems(problems: Sequence[Problem]) -> str:
 
 def _diff_json(rule_diff: RuleDiff) -> Json:
     return {
+        "subject": rule_diff.subject.value,
         "rule": rule_diff.rule,
         "verdict": rule_diff.change.value,
         "old_version": rule_diff.old_version,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import click
 from headgate.console.output import Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
-from headgate.rules.options import streams_option, target_option
+from headgate.records.formats import RecordFormats
+from headgate.rules.options import formats_option, streams_option, target_option, topic_option
+from headgate.time_arguments import parse_time
 
 if TYPE_CHECKING:
     from headgate.rules.feature_table import SharedFeature
@@ -54,6 +57,54 @@ def show(name: str, streams: Path | None, login: KafkaLogin, app: str, output: O
     if not rows:
         raise InputError(f"app {app} has no feature {name}; `headgate features list` names them")
     emit(output, as_json(READERS_HEAD, rows), as_table(READERS_HEAD, rows))
+
+
+@command.command(short_help="Show the value of a published feature for one key.")
+@click.argument("name")
+@click.argument("key", nargs=-1, required=True, metavar="KEY...")
+@click.option("--at", default=None, help="A time, or how long ago (2h); default: now.")
+@topic_option()
+@click.option(
+    "--scan",
+    type=click.IntRange(1),
+    default=200_000,
+    show_default=True,
+    help="Read at most this many records of a topic.",
+)
+@streams_option
+@target_option
+@formats_option
+@output_option
+def get(
+    name: str,
+    key: tuple[str, ...],
+    at: str | None,
+    topic: tuple[str, ...],
+    scan: int,
+    streams: Path | None,
+    login: KafkaLogin,
+    app: str,
+    formats: RecordFormats,
+    output: Output,
+) -> None:
+    """Show the value that an event of KEY would find: COLUMN=VALUE for each column of `by`; of one the value is enough.
+
+    It is computed from the events of the key on the topic, with the code of production; the app need not run.
+
+    \b
+    headgate features get usual_amount u17
+    headgate features get paid_with user_id=u17 card=c4 --at 2h
+    """
+    from headgate.explain.feature_value import FeatureQuery, read_feature, reading_json, reading_text
+    from headgate.rules.history import read_history
+    from headgate.rules.publish import AppTopics, require_app
+
+    kafka, topics, now_ms = login.settings("headgate-rules"), AppTopics(app), int(time.time() * 1000)
+    require_app(kafka, topics)
+    at_ms = None if at is None else parse_time(at, now_ms, "--at")
+    query = FeatureQuery(name, key, at_ms, topic, scan, now_ms, formats)
+    found = read_feature(kafka, app, read_history(kafka, topics, streams), query)
+    emit(output, reading_json(found), reading_text(found))
 
 
 def _read_features(streams: Path | None, login: KafkaLogin, app: str) -> list[SharedFeature]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.rules.bundle import RuleBundle
     from headgate.rules.publish import AppTopics, ControlChange, PublishedChange
     from headgate.rules.remote import RemoteApp
+    from rulecore.documents.releases import NamedChanges
     from rulecore.documents.rule import Rule
     from streamcore.kafka.settings import KafkaSettings
 
@@ -81,16 +82,20 @@ def publish(
         rule_change,
     )
     from headgate.rules.publish import publish as send
+    from rulecore.documents.control_keys import DECISION_POLICY_KEY, FEATURE_KEY
 
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
-    if server is not None and (bundle.policies or bundle.features or deleted or unused):
-        what = "decision policies and features"
-        raise InputError(f"publish: a console publishes rules alone; publish {what} without --server")
     rules = [in_mode(rule.rule, mode_text) for rule in bundle.rules]
     if server is not None:
-        answered = [server.publish(rule, why, 0 if no_wait else round(wait * 1000)) for rule in rules]
+        wait_ms = 0 if no_wait else round(wait * 1000)
+        policies = [one.policy for one in bundle.policies]
+        answered = [server.publish_named(one, why, wait_ms) for one in bundle.features.values()]
+        answered += [server.publish(rule, why, wait_ms) for rule in rules]
+        answered += [server.publish_named(one, why, wait_ms) for one in policies]
+        answered += [server.delete_named(DECISION_POLICY_KEY + name, why, wait_ms) for name in deleted]
+        answered += [server.delete_named(FEATURE_KEY + name, why, wait_ms) for name in unused]
         return show_published(answered, app, wait, output, waited=not no_wait)
     kafka, topics = running_app(login, app)
     changes = [*map(feature_change, bundle.features.values()), *map(rule_change, rules)]
@@ -107,6 +112,12 @@ def publish(
 @server_option
 @response_options
 @click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule in the release too.")
+@click.option(
+    "--delete-policy", "gone", multiple=True, metavar="NAME", help="Delete this decision policy in the release too."
+)
+@click.option(
+    "--delete-feature", "unused", multiple=True, metavar="NAME", help="Delete this feature in the release too."
+)
 @output_option
 def release(
     name: str,
@@ -119,25 +130,32 @@ def release(
     wait: float,
     why: str | None,
     deleted: Sequence[str],
+    gone: Sequence[str],
+    unused: Sequence[str],
     output: Output,
 ) -> int:
     """Publish rules as one release NAME: all of them take effect in the same cut, or none does.
 
-    A large release is sent in parts that the app prepares first; it takes effect when the release itself arrives.
-    Decision policies and features in PATHS are left out: they have records of their own.
+    Decision policies and features in PATHS are part of it: features come before the rules that name them, policies
+    after them. A large release is sent in parts that the app prepares first; it takes effect when the release itself
+    arrives.
     """
+    from rulecore.documents.releases import NamedChanges
+
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
-    for policy in bundle.policies:
-        click.echo(f"left out: decision policy {policy.name}; publish it with headgate rules publish", err=True)
-    for feature in bundle.features:
-        click.echo(f"left out: feature {feature}; publish it with headgate rules publish before the release", err=True)
+    named = NamedChanges.model_construct(
+        features=tuple(bundle.features.values()),
+        decision_policies=tuple(one.policy for one in bundle.policies),
+        delete_policies=tuple(gone),
+        delete_features=tuple(unused),
+    )
     rules = [r.rule for r in bundle.rules]
     if server is not None:
-        done = server.release(name, rules, deleted, why, round(wait * 1000))
+        done = server.release(name, rules, deleted, named, why, round(wait * 1000))
         return show_published([done], app, wait, output, waited=True)
-    return _release(name, rules, deleted, (login, app, wait, why), output)
+    return _release(name, (rules, deleted, named), (login, app, wait, why), output)
 
 
 @click.command(short_help="Go back to an earlier version or release.")
@@ -183,9 +201,9 @@ def rollback(
     kafka, topics = running_app(login, app)
     history = read_history(kafka, topics, streams)
     if undone is not None:
-        rules, deleted = revert_release(history, undone)
         name = f"undo-{undone}"[:80]
-        return _release(name, rules, deleted, (login, app, wait, why or f"undo release {undone}"), output)
+        target = (login, app, wait, why or f"undo release {undone}")
+        return _release(name, revert_release(history, undone), target, output)
     assert rule is not None
     earlier = roll_back(history, rule, to)
     published = send(kafka, topics, [rule_change(earlier)], note_for_user(why or "roll back"), round(wait * 1000))
@@ -194,8 +212,7 @@ def rollback(
 
 def _release(
     name: str,
-    rules: Sequence[Rule],
-    deleted: Sequence[str],
+    content: tuple[Sequence[Rule], Sequence[str], NamedChanges],
     target: tuple[KafkaLogin, str, float, str | None],
     output: Output,
 ) -> int:
@@ -203,7 +220,7 @@ def _release(
 
     login, app, wait, why = target
     kafka, topics = running_app(login, app)
-    changes = release_changes(name, rules, deleted)
+    changes = release_changes(name, *content)
     published = publish_in_steps(kafka, topics, changes, note_for_user(why), round(wait * 1000))
     return show_published(published[-1:], app, wait, output, waited=True)
 

@@ -34,10 +34,13 @@ from headgate.web.state.values import (
     OutcomeValue,
     ReleaseReviewValue,
     ReleaseValue,
+    ReviewedDocument,
     ReviewedRule,
     StreamValue,
 )
+from rulecore.documents.releases import NamedChanges
 from rulecore.documents.status import Subject
+from rulecore.ruleset.diff import RuleDiff
 
 ROUTER = APIRouter(prefix="/api/v1/apps", tags=["apps"])
 Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
@@ -45,11 +48,23 @@ Before = Annotated[int | None, Query(ge=0, description="`next` of the page befor
 
 
 class ReleaseText(BaseModel):
-    """Rules that are to take effect together, as people write them, and rules that are to go."""
+    """Rules, features and decision policies that are to take effect together, as people write them, and those that are
+    to go."""
 
     model_config = ConfigDict(extra="forbid")
-    yaml: Annotated[str, Field(description="The documents of the rules, with --- between them.")] = ""
+    yaml: Annotated[str, Field(description="The documents, with --- between them.")] = ""
     delete: Annotated[tuple[str, ...], Field(max_length=MOST_RULES, description="Ids of rules to delete.")] = ()
+    delete_policies: Annotated[
+        tuple[str, ...], Field(max_length=MOST_RULES, description="Names of decision policies to delete.")
+    ] = ()
+    delete_features: Annotated[
+        tuple[str, ...], Field(max_length=MOST_RULES, description="Names of features to delete.")
+    ] = ()
+
+    @property
+    def gone(self) -> NamedChanges:
+        """The features and policies to delete."""
+        return NamedChanges.model_construct(delete_policies=self.delete_policies, delete_features=self.delete_features)
 
 
 class NewRelease(ReleaseText, ChangeBody):
@@ -63,7 +78,7 @@ class NewRelease(ReleaseText, ChangeBody):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        if bool(self.rules) is bool(self.yaml or self.delete):
+        if bool(self.rules) is bool(self.yaml or self.delete or self.gone.count):
             raise ValueError("a release has either `rules`, or `yaml` and `delete`")
         return self
 
@@ -146,7 +161,7 @@ def read_release_review(
 @ROUTER.post("/{app}/release-review")
 def review_release_text(app: TheApp, body: ReleaseText, response: Response) -> ReleaseReviewValue:
     """Return the changes that a release of these rules would make. The answer has the ETag of its publication."""
-    return _answer_review(response, review_text(app.snapshot(), body.yaml, body.delete))
+    return _answer_review(response, review_text(app.snapshot(), body.yaml, body.delete, body.gone))
 
 
 def _answer_review(response: Response, draft: ReleaseReview) -> ReleaseReviewValue:
@@ -155,6 +170,7 @@ def _answer_review(response: Response, draft: ReleaseReview) -> ReleaseReviewVal
         etag=draft.etag,
         deleted=draft.deleted,
         problems=draft.problems,
+        others=tuple(map(_reviewed_other, draft.others)),
         rules=tuple(
             ReviewedRule(
                 rule=one.rule,
@@ -168,14 +184,22 @@ def _answer_review(response: Response, draft: ReleaseReview) -> ReleaseReviewVal
     )
 
 
+def _reviewed_other(one: RuleDiff) -> ReviewedDocument:
+    fields = tuple({"path": field.path, "old": field.old, "new": field.new} for field in one.fields)
+    return ReviewedDocument(
+        subject=one.subject.value, name=one.rule, before=one.old_version, version=one.new_version, fields=fields
+    )
+
+
 @ROUTER.post("/{app}/releases")
 def publish_new_release(app: TheApp, body: NewRelease, change: TheChange, response: Response) -> OutcomeValue:
     """Publish rules as one release, as `headgate rules release` does: versions again, live, or those of a text."""
     if body.rules:
         review, words = partial(review_release, chosen=body.rules), " ".join(body.rules)
     else:
-        review = partial(review_text, text=body.yaml, deleted=body.delete)
-        words = f"{' '.join(body.delete)}\n{body.yaml}"
+        review = partial(review_text, text=body.yaml, deleted=body.delete, gone=body.gone)
+        deleted = (*body.delete, *body.delete_policies, *body.delete_features)
+        words = f"{' '.join(deleted)}\n{body.yaml}"
     outcome = publish_release(app.reader, body.name, review, words, change.terms(body), app.proposals.key)
     return answer_outcome(response, outcome)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headgate.dead_letters.model import DeadLetterFilter
 from headgate.web.changes.replay import send_again
 from headgate.web.context import TheApp, TheConsole
-from headgate.web.state.newest_first import read_cursor
+from headgate.web.state.lanes.newest_first import read_cursor
 from headgate.web.state.values import DeadLetterPage, DeadLetterValue, ReplayValue
 
 ROUTER = APIRouter(prefix="/api/v1/apps/{app}", tags=["dead letters"])

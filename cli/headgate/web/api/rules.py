@@ -37,6 +37,8 @@ IfNoneMatch = Annotated[str | None, Header(description="`*`: the rule, list or s
 IdempotencyKey = Annotated[
     str | None, Header(description="Name of the request: the same one again does nothing and has the same answer.")
 ]
+Why = Annotated[str | None, Query(max_length=1_000, description="The reason, kept in the history.")]
+Wait = Annotated[int, Query(ge=0, description="Longest wait for the app's answer.")]
 Limit = Annotated[int, Query(ge=1, description="Most rows; the console's own limit holds too.")]
 
 
@@ -82,6 +84,12 @@ class RulePublication(RuleText, ChangeBody):
     """A version of a rule to publish."""
 
     mode: Annotated[str | None, Field(description="Instead of the document's: live, shadow, canary=10%, ...")] = None
+
+
+class NamedPublication(ChangeBody):
+    """A version of a feature or decision policy to publish."""
+
+    yaml: Annotated[str, Field(description="The document, as in a file.")]
 
 
 class ModeChange(ChangeBody):

@@ -33,7 +33,7 @@ _POLL_S = 0.1
 _KEY_CHARACTERS = 200
 NEW = "*"
 #: The subjects that have an entity tag of their own.
-_TAGGED = (Subject.RULE, Subject.LIST, Subject.STREAM)
+_TAGGED = (Subject.RULE, Subject.LIST, Subject.STREAM, Subject.FEATURE, Subject.DECISION_POLICY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from headgate.time_arguments import parse_number
 from headgate.web.changes.check import check_text
 from headgate.web.changes.propose import sign_for
 from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_scope, in_mode, write_once
+from headgate.web.changes.publish_named import check_owner, refuse_features
 from headgate.web.changes.review import Review, review_together
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace, not_found
 from headgate.web.state.app_reader import AppReader, Snapshot
@@ -23,12 +24,16 @@ from headgate.web.state.releases import find_release, list_releases
 from headgate.web.state.rule_views import find_etag, find_rule, list_versions
 from headgate.web.state.values import OutcomeValue, VersionValue
 from rulecore.check import check_rules
-from rulecore.documents.loading import LoadedRule, load_text
+from rulecore.check_features import check_published
+from rulecore.check_policies import check_policies
+from rulecore.documents.loading import LoadedRule, load_named_text, load_text
+from rulecore.documents.releases import NO_NAMED, NamedChanges
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot
 from rulecore.documents.status import Subject
 from rulecore.documents.yaml_reader import Problem
 from rulecore.errors import RuleSetError
+from rulecore.ruleset.diff import RuleDiff, diff_named
 from rulecore.ruleset.history import revert_release
 
 MOST_RULES = 100  # of a release that is put together here; the command publishes any number
@@ -41,7 +46,8 @@ _FILE = "release.yaml"
 class ReleaseReview:
     """Versions that are to go live together, and rules that are to go. ``rules``: as they will be published;
     ``problems``: their mistakes, such as a field that their stream no longer has; ``reviews``: none with a mistake;
-    ``etag``: changes with each change of one of them."""
+    ``etag``: changes with each change of one of them. ``named``: features and decision policies; ``others``: their
+    differences."""
 
     chosen: tuple[str, ...]
     rules: tuple[Rule, ...]
@@ -49,6 +55,8 @@ class ReleaseReview:
     reviews: tuple[Review, ...]
     etag: str
     deleted: tuple[str, ...] = ()
+    named: NamedChanges = NO_NAMED
+    others: tuple[RuleDiff, ...] = ()
 
 
 def list_changed(snapshot: Snapshot) -> list[VersionValue]:
@@ -73,24 +81,51 @@ def review_release(snapshot: Snapshot, chosen: Sequence[str]) -> ReleaseReview:
     return _review(snapshot, names, rules, problems)
 
 
-def review_text(snapshot: Snapshot, text: str, deleted: Sequence[str]) -> ReleaseReview:
-    """Return a release of the rules in a YAML text, and of deletions. ``ProblemError`` if there are too many, one
-    occurs twice, or a deleted one is not there; other mistakes are in ``problems``."""
+def review_text(snapshot: Snapshot, text: str, deleted: Sequence[str], gone: NamedChanges = NO_NAMED) -> ReleaseReview:
+    """Return a release of the rules, features and decision policies in a YAML text, and of deletions. ``gone``: the
+    features and policies to delete. ``ProblemError`` if there are too many, one occurs twice, or a deleted rule is not
+    there; other mistakes are in ``problems``."""
     documents, faults = load_text(text, _FILE)
+    features, policies = load_named_text(text, _FILE)
     rules = tuple(one.rule for one in documents if one.rule is not None)
     names = [*(rule.id for rule in rules), *deleted]
-    if not 0 < len(documents) + len(deleted) <= MOST_RULES and not faults:
+    count = len(documents) + len(deleted) + len(features) + len(policies) + gone.count
+    if not 0 < count <= MOST_RULES and not faults:
         raise _invalid("yaml", f"a release here has 1 to {MOST_RULES} rules; publish larger ones beside the broker")
     if len(set(names)) < len(names):
         raise _invalid("yaml", "a rule occurs twice; write each rule once, or delete it")
     for name in deleted:
         find_rule(snapshot, name)
     held = snapshot.history.rules
-    report = check_rules(documents, held.streams, held.limits, held.lists, published=held.features.documents)
+    checked = check_published(features, held.streams, held.limits, held.lists)
+    published = {**held.features.documents, **checked.features}
+    report = check_rules(documents, held.streams, held.limits, held.lists, published=published)
+    decided = check_policies(policies, documents, held.streams, held.limits)
     low = (_check_version(snapshot, one) for one in documents)
-    problems = sorted([*faults, *report.problems, *(problem for problem in low if problem is not None)])
+    found = [*faults, *checked.problems, *report.problems, *decided.problems]
+    problems = sorted([*found, *(problem for problem in low if problem is not None)])
     chosen = tuple(f"{rule.id}@{rule.version}" for rule in rules)
-    return _review(snapshot, chosen, rules, tuple(map(ProblemPlace.of, problems)), tuple(deleted))
+    named = gone.model_copy(
+        update={
+            "features": tuple(checked.features.values()),
+            "decision_policies": tuple(one.policy for one in decided.policies),
+        }
+    )
+    return _review(snapshot, chosen, rules, tuple(map(ProblemPlace.of, problems)), tuple(deleted), named)
+
+
+def _diff_others(snapshot: Snapshot, named: NamedChanges) -> tuple[RuleDiff, ...]:
+    """Return the differences of features and policies, those that are deleted too."""
+    held = snapshot.history.rules
+    features, policies = held.features.documents, held.policies.documents
+    gone_features = {name: features[name] for name in named.delete_features if name in features}
+    gone_policies = {name: policies[name] for name in named.delete_policies if name in policies}
+    return (
+        *diff_named(Subject.FEATURE, features, {one.feature: one for one in named.features}),
+        *diff_named(Subject.FEATURE, gone_features, {}, whole=True),
+        *diff_named(Subject.DECISION_POLICY, policies, {one.decision_policy: one for one in named.decision_policies}),
+        *diff_named(Subject.DECISION_POLICY, gone_policies, {}, whole=True),
+    )
 
 
 def _check_version(snapshot: Snapshot, loaded: LoadedRule) -> Problem | None:
@@ -106,12 +141,25 @@ def _review(
     rules: tuple[Rule, ...],
     problems: tuple[ProblemPlace, ...],
     deleted: tuple[str, ...] = (),
+    named: NamedChanges = NO_NAMED,
 ) -> ReleaseReview:
+    others = _diff_others(snapshot, named)
+    low = [
+        ProblemPlace(
+            path=f"{one.rule}: version", message=f"{one.rejection_reason}; write version: {one.required_version}"
+        )
+        for one in others
+        if one.rejection_reason is not None
+    ]
+    problems = (*problems, *low)
     places = [*zip(chosen, (rule.id for rule in rules), strict=True), *((f"-{name}", name) for name in deleted)]
-    state = " ".join(f"{name}={find_etag(snapshot, rule)}" for name, rule in places)
+    tags = [f"{name}={find_etag(snapshot, rule)}" for name, rule in places]
+    tags += [f"{one.subject} {one.rule}={find_etag(snapshot, one.rule, one.subject)}" for one in others]
+    state = " ".join(tags)
     etag = f'"d{hashlib.blake2b(state.encode(), digest_size=12).hexdigest()}"'
-    reviews = () if problems else tuple(review_together(snapshot, rules))
-    return ReleaseReview(chosen, rules, problems, reviews, etag, deleted)
+    published = {**snapshot.history.rules.features.documents, **{one.feature: one for one in named.features}}
+    reviews = () if problems else tuple(review_together(snapshot, rules, published))
+    return ReleaseReview(chosen, rules, problems, reviews, etag, deleted, named, others)
 
 
 def publish_release(
@@ -143,7 +191,7 @@ def publish_release(
         if draft.problems:
             detail = "the rules have mistakes; nothing was published"
             raise ProblemError(422, ProblemCode.INVALID_RULE, detail, draft.problems)
-        return _records(snapshot, name, draft.rules, draft.deleted, terms, key)
+        return _records(snapshot, name, (draft.rules, draft.deleted, draft.named), terms, key)
 
     offset, repeated = write_once(reader, terms, change_digest(f"release {name}", f"publish {words}"), changes)
     changed = (Subject.RELEASE, name) if key is None else (Subject.PROPOSAL, _proposal_at(reader, offset))
@@ -161,17 +209,26 @@ def _going_live(snapshot: Snapshot, chosen: str) -> Rule:
 
 
 def _records(
-    snapshot: Snapshot, name: str, rules: Sequence[Rule], deleted: Sequence[str], terms: Terms, key: KeyHolder | None
+    snapshot: Snapshot,
+    name: str,
+    content: tuple[Sequence[Rule], Sequence[str], NamedChanges],
+    terms: Terms,
+    key: KeyHolder | None,
 ) -> list[ControlChange]:
     """Return the control records of a release, which the session may change; with a key a signed proposal."""
+    rules, deleted, named = content
+    check_owner(snapshot, named, terms.by)
     held = snapshot.history.rules.rules
     gone = [one.rule for place, one in held.items() if place.rule in deleted]
     for rule in (*rules, *gone):
         check_scope(snapshot, rule, terms.by)
     if key is None:
-        return [*release_changes(name, rules, deleted)]
+        return [*release_changes(name, rules, deleted, named)]
+    refuse_features(named)
     signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone])
-    return [signing.proposal_change(rules, deleted, terms.why or "", int(time.time() * 1000))]
+    why, now_ms, policies = terms.why or "", int(time.time() * 1000), named.decision_policies
+    gone_policies = named.delete_policies
+    return [signing.proposal_change(rules, deleted, why, now_ms, policies=policies, deleted_policies=gone_policies)]
 
 
 def _invalid(path: str, message: str) -> ProblemError:
@@ -191,10 +248,10 @@ def roll_back_release(reader: AppReader, name: str, terms: Terms, key: KeyHolder
             detail = f"a rule of release {name} was changed meanwhile; its ETag is now {present}"
             raise ProblemError(412, ProblemCode.CHANGED_MEANWHILE, detail, headers={"ETag": present})
         try:
-            rules, deleted = revert_release(snapshot.history, name)
+            content = revert_release(snapshot.history, name)
         except RuleSetError as error:
             raise ProblemError(422, ProblemCode.CANNOT_ANSWER, str(error)) from None
-        return _records(snapshot, undo, rules, deleted, terms, key)
+        return _records(snapshot, undo, content, terms, key)
 
     offset, repeated = write_once(reader, terms, change_digest(f"release {name}", "roll back"), changes)
     changed = (Subject.RELEASE, undo) if key is None else (Subject.PROPOSAL, _proposal_at(reader, offset))

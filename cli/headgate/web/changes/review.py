@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -10,6 +10,7 @@ import orjson
 from headgate.rules.yaml_text import yaml_text
 from headgate.web.changes.check import CheckedRule
 from headgate.web.state.app_reader import Snapshot
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule, RuleKind
 from rulecore.ruleset.diff import FieldChange, RuleDiff, StateChange, diff
 from streamcore.durations import render_duration
@@ -71,17 +72,24 @@ def review(snapshot: Snapshot, checked: CheckedRule) -> Review:
     )
 
 
-def _diff(snapshot: Snapshot, live: Iterable[Rule], wanted: Iterable[Rule]) -> tuple[RuleDiff, ...]:
+def _diff(
+    snapshot: Snapshot,
+    live: Iterable[Rule],
+    wanted: Iterable[Rule],
+    published: Mapping[str, PublishedFeature] | None = None,
+) -> tuple[RuleDiff, ...]:
     rules = snapshot.history.rules
-    return diff(live, wanted, rules.streams, published=rules.features.documents)
+    return diff(live, wanted, rules.streams, published=rules.features.documents if published is None else published)
 
 
-def review_together(snapshot: Snapshot, rules: Sequence[Rule]) -> list[Review]:
-    """Compare rules that are to take effect together with their live versions."""
+def review_together(
+    snapshot: Snapshot, rules: Sequence[Rule], published: Mapping[str, PublishedFeature]
+) -> list[Review]:
+    """Compare rules that are to take effect together with their live versions. ``published``: the features then."""
     live = {one.id: held.rule for one in rules if (held := snapshot.history.rules.live(one.id)) is not None}
     ids = {one.id for one in rules}
     others = {one.id: one for rule in rules for one in _sharing(snapshot, rule, ids)}
-    found = {one.rule: one for one in _diff(snapshot, [*others.values(), *live.values()], rules)}
+    found = {one.rule: one for one in _diff(snapshot, [*others.values(), *live.values()], rules, published)}
     return [
         Review(
             rule.id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from urllib.parse import urlencode
@@ -17,6 +17,8 @@ from headgate.web.pages import marks, plots
 from headgate.web.pages.frame import Frame
 from headgate.web.problems import ProblemDocument
 from headgate.web.rendering import render
+from headgate.web.state.decision_values import DecisionValue
+from headgate.web.state.feature_values import RuleFeatureValue
 from headgate.web.state.values import (
     AlertPage,
     AlertValue,
@@ -50,7 +52,8 @@ MODES = ("live", "shadow", "canary=10%", "paused", "draft", "retired")
 class RuleContent:
     """The content of a tab of a rule's page; parts of other tabs are empty. ``shown``: the version in the history tab;
     ``diff``: from the version before. ``tried``: the version on trial. ``fields``: by stream, for who writes.
-    ``asked``: the question of the tab why; ``columns``: those of its key; ``fault``: why there is no answer."""
+    ``asked``: the question of the tab why; ``columns``: those of its key; ``fault``: why there is no answer;
+    ``known``: ids of its signals' alerts that are there."""
 
     alerts: tuple[AlertValue, ...] = ()
     tests: tuple[TestValue, ...] = ()
@@ -66,6 +69,8 @@ class RuleContent:
     asked: Mapping[str, str] = field(default_factory=dict)
     why: JsonValue = None
     fault: str = ""
+    known: Collection[str] = ()
+    features: Sequence[RuleFeatureValue] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ def app_page(frame: Frame, app: AppValue, changes: Sequence[ChangeValue]) -> str
 
 def rules_page(frame: Frame, page: RulePage, words: Mapping[str, str]) -> str:
     """Render the rules that have all the words."""
-    return render("rules.html", frame=frame, page=page, words=words, more=_query(words, page.next))
+    return render("rules.html", frame=frame, page=page, words=words, more=next_query(words, page.next))
 
 
 def rule_page(frame: Frame, rule: RuleValue, tab: str, content: RuleContent, draft: Draft) -> str:
@@ -121,7 +126,8 @@ def rule_page(frame: Frame, rule: RuleValue, tab: str, content: RuleContent, dra
         "modes": MODES,
     }
     drawn = None if content.compared is None else plots.comparison_plot(content.compared)
-    values |= {"fields": content.fields, "drawn": drawn, "window": plots.window_plot(content.why)}
+    values |= {"fields": content.fields, "drawn": drawn, "explained": plots.explanation_plots(content.why)}
+    values["known"] = content.known
     return render("rule.html", frame=frame, rule=rule, tab=tab, content=content, draft=draft, **values)
 
 
@@ -147,9 +153,18 @@ def alerts_page(frame: Frame, page: AlertPage, words: Mapping[str, str]) -> str:
     return _listing("alerts.html", frame, page, words, first=not words.get("cursor"))
 
 
-def alert_page(frame: Frame, alert: AlertValue, why: JsonValue, fault: str) -> str:
-    """Render an alert and why it was raised. ``fault``: why that is not known."""
-    return render("alert.html", frame=frame, alert=alert, why=why, fault=fault, window=plots.window_plot(why))
+def alert_page(
+    frame: Frame,
+    alert: AlertValue,
+    why: tuple[JsonValue, str],
+    decision: DecisionValue | None,
+    tones: Mapping[str, str],
+    known: Collection[str],
+) -> str:
+    """Render an alert and why it was raised, or why that is not known. ``decision``: about its event, if it is known;
+    ``tones``: the colours of outcomes. ``known``: ids of its signals' alerts that are there."""
+    values = {"drawn": plots.explanation_plots(why[0]), "decision": decision, "tones": tones, "known": known}
+    return render("alert.html", frame=frame, alert=alert, why=why[0], fault=why[1], **values)
 
 
 def dead_letters_page(frame: Frame, page: DeadLetterPage, words: Mapping[str, str]) -> str:
@@ -210,8 +225,8 @@ def explained_page(
     frame: Frame, alert: ComparedAlert, sides: Sequence[tuple[str, JsonValue, str]], back: str, words: str
 ) -> str:
     """Render why versions raise an alert or not. ``sides``: title, explanation and fault of each."""
-    window = next((one for _, why, _ in sides if (one := plots.window_plot(why)) is not None), None)
-    return render("explained.html", frame=frame, alert=alert, sides=sides, back=back, words=words, window=window)
+    drawn = [plots.explanation_plots(why) for _, why, _ in sides]
+    return render("explained.html", frame=frame, alert=alert, sides=sides, back=back, words=words, drawn=drawn)
 
 
 def keys_page(frame: Frame, columns: Sequence[str], entity: EntityValue | None, words: Mapping[str, str]) -> str:
@@ -257,10 +272,10 @@ def _listing(
 ) -> str:
     """Render a page of a list with the filter of its words and the way to the next page."""
     shown = {name: word for name, word in words.items() if name != "cursor"}
-    return render(template, frame=frame, page=page, words=shown, more=_query(shown, page.next), **values)
+    return render(template, frame=frame, page=page, words=shown, more=next_query(shown, page.next), **values)
 
 
-def _query(words: Mapping[str, str], cursor: str | None) -> str:
+def next_query(words: Mapping[str, str], cursor: str | None) -> str:
     """Return the query of the next page; empty if there is none."""
     return "" if cursor is None else "?" + urlencode({**{n: w for n, w in words.items() if w}, "cursor": cursor})
 

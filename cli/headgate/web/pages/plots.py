@@ -4,12 +4,14 @@ page stretches it, so texts stand beside it as HTML."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
 from headgate.time_arguments import show_minute, show_span, show_time
+from headgate.web.state.comparison import split_time
 from headgate.web.state.values import ComparisonValue, TimelineEntry, UpgradeValue
 
 WIDTH, HEIGHT = 1000, 120
@@ -59,6 +61,81 @@ def comparison_plot(found: ComparisonValue) -> Plot:
                 bars.append(PlotBar(kind, round(x, 2), round(y, 2), round(width, 2), round(height, 2), title))
     times = [one.start_ms for one in found.buckets]
     return Plot(bars, f"{most:,}", _marks(times[0], times[-1] + found.bucket_ms) if times else ())
+
+
+def outcome_plot(times: Sequence[tuple[int, str]], tones: Mapping[str, str]) -> Plot:
+    """Return the number of decisions over time by outcome, the strongest on top. ``times``: time and outcome of each;
+    ``tones``: the colour of each outcome, the strongest first."""
+    length, start, count = split_time([ms for ms, _ in times])
+    counts = Counter(((ms - start) // length, outcome) for ms, outcome in times)
+    sums = Counter((ms - start) // length for ms, _ in times)
+    most, place = max(sums.values(), default=1), WIDTH / max(1, count)
+    names = [*tones, *sorted({outcome for _, outcome in times} - tones.keys())]
+    bars = []
+    for number in range(count):
+        y, when = float(HEIGHT), show_minute(start + number * length)
+        for name in reversed(names):
+            if own := counts[number, name]:
+                height = own / most * HEIGHT
+                y -= height
+                x, width = number * place + place * _GAP / 2, place * (1 - _GAP)
+                box = (round(x, 2), round(y, 2), round(width, 2), round(height, 2))
+                bars.append(PlotBar(tones.get(name, "event"), *box, f"{when} UTC: {own:,} {name}"))
+    return Plot(bars, f"{most:,}", _marks(start, start + count * length) if count else ())
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTrack:
+    """The points of rules beside each other, and the bands. ``marks``: where bands begin, with their names."""
+
+    bars: Sequence[PlotBar]
+    marks: Sequence[PlotBar]
+
+
+def score_plot(points: Sequence[tuple[str, str, int]], bands: Mapping[str, int]) -> ScoreTrack:
+    """Return the points of rules along one line with the bands that they reach. ``points``: the colour, the text and
+    the points of each; ``bands``: by text, where it begins."""
+    end = max([sum(number for *_, number in points), *(round(least * 1.15) for least in bands.values()), 1])
+    bars, at = [], 0
+    for kind, text, number in points:
+        if number:
+            x, width = at / end * WIDTH, number / end * WIDTH
+            bars.append(PlotBar(kind, round(x, 2), 0, round(width, 2), GANTT_HEIGHT, text))
+        at += number
+    marks = [PlotBar("band", round(least / end * WIDTH, 2), 0, 0, GANTT_HEIGHT, text) for text, least in bands.items()]
+    return ScoreTrack(bars, marks)
+
+
+def _signal_plot(score: Mapping[str, JsonValue]) -> ScoreTrack:
+    """Return the points of the signals of a score rule beside each other, and its limit."""
+    signals = (_mapping(one) for one in _sequence(score["signals"]))
+    own = [(one["rule"], int(_number(one["points"]))) for one in signals if one["counts"]]
+    limit = int(_number(score["limit"]))
+    points = [("warn", f"{name}: {number:,} points", number) for name, number in own]
+    return score_plot(points, {f"the limit, {limit:,} points": limit})
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationPlots:
+    """The plots of an explanation: the events of its newest window, and the points of each score."""
+
+    window: Plot | None
+    scores: Sequence[ScoreTrack]
+
+
+def explanation_plots(why: JsonValue) -> ExplanationPlots:
+    """Return the plots of an explanation."""
+    return ExplanationPlots(window_plot(why), [_signal_plot(one) for one in _scores(why)])
+
+
+def signal_ids(why: JsonValue) -> list[str]:
+    """Return the ids of the alerts that an explanation of a score names."""
+    signals = [_mapping(signal) for score in _scores(why) for signal in _sequence(score["signals"])]
+    return [str(one["alert_id"]) for one in signals if one["alert_id"] is not None]
+
+
+def _scores(why: JsonValue) -> Sequence[Mapping[str, JsonValue]]:
+    return [_mapping(one) for one in _sequence(_mapping(why).get("scores"))]
 
 
 def timeline_plot(entries: Sequence[TimelineEntry]) -> Plot:
@@ -155,6 +232,10 @@ def _number(value: JsonValue) -> float:
 
 def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
     return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: JsonValue) -> Sequence[JsonValue]:
+    return value if isinstance(value, list) else []
 
 
 def _size(values: Mapping[str, JsonValue], column: str | None) -> float | None:

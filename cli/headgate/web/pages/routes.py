@@ -21,15 +21,17 @@ from headgate.web.api.rules import take_page
 from headgate.web.changes.check import run_tests
 from headgate.web.changes.explain import Question, explain
 from headgate.web.context import Console, ShownApp, TheApp, TheConsole, TheSession
-from headgate.web.pages import html, marks
+from headgate.web.pages import html, marks, plots
 from headgate.web.pages.frame import Frame
 from headgate.web.pages.html import Draft, RuleContent
 from headgate.web.problems import ProblemError
-from headgate.web.state.alert_records import AlertFilter
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.entity import find_newest_event
-from headgate.web.state.newest_first import read_cursor
+from headgate.web.state.feature_views import rule_features
+from headgate.web.state.lanes.alert_records import AlertFilter
+from headgate.web.state.lanes.newest_first import read_cursor
 from headgate.web.state.overview import read_app
+from headgate.web.state.policy_views import all_tones
 from headgate.web.state.rule_views import (
     find_rule,
     find_version,
@@ -211,7 +213,8 @@ def _content(
     match tab:
         case "now":
             page = app.alerts.page(ALERTS, AlertFilter(rule=rule.rule), _RULE_ALERTS, {})
-            return RuleContent(alerts=page.alerts, tried=on_trial(rule))
+            features = rule_features(snapshot, rule.rule)
+            return RuleContent(alerts=page.alerts, tried=on_trial(rule), features=features)
         case "yaml":
             return RuleContent(fields=editor_fields(snapshot, [one.stream for one in rule.slots]))
         case "trial":
@@ -254,7 +257,8 @@ def _answered(
         place = find_newest_event(snapshot, app.kafka, app.app, document.on, one, scan)
         newest, _ = (None, "") if place is None else _explained(console, app, Question(rule.rule, place))
         why |= {"event": newest["event"], "newest": True} if isinstance(newest, dict) else {}
-    return RuleContent(columns=columns, asked=asked, why=why, fault=fault)
+    known = app.alerts.known(plots.signal_ids(why))
+    return RuleContent(columns=columns, asked=asked, why=why, fault=fault, known=known)
 
 
 def _explained(console: Console, app: ShownApp, question: Question) -> tuple[JsonValue, str]:
@@ -292,10 +296,13 @@ def alerts_page(
 def alert_page(app: TheApp, alert: str, console: TheConsole, session: TheSession) -> str:
     """Show an alert and why it was raised."""
     found = app.alerts.find(alert)
-    why, fault = _explained(console, app, Question(found.alert_id))
+    why = _explained(console, app, Question(found.alert_id))
     command = f"headgate rules explain {quote(found.alert_id)} --app {app.name}"
     frame = make_frame(console, session, app.name, "alerts", found.rule, command)
-    return html.alert_page(frame, found, why, fault)
+    decided = found.body.get("decision_id")
+    decision = app.decisions.known(decided) if isinstance(decided, str) else None
+    known = app.alerts.known(plots.signal_ids(why[0]))
+    return html.alert_page(frame, found, why, decision, all_tones(app.snapshot()), known)
 
 
 @ROUTER.get("/apps/{app}/dead-letters")

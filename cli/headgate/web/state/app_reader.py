@@ -16,7 +16,7 @@ import orjson
 from headgate.rules.bundle import load_streams
 from headgate.rules.publish import REQUEST, AppTopics, ControlResponse, control_entry, read_responses, require_app
 from headgate.web.settings import ConsoleApp
-from headgate.web.state.topic_follower import TopicFollower
+from headgate.web.state.lanes.topic_follower import TopicFollower
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.ruleset.history import ControlEntry, RuleHistory, extend
 from rulecore.ruleset.ruleset import RuleSet
@@ -39,6 +39,7 @@ class Snapshot:
     the newest of each rule and version. ``compared``: the newest counts of a trial beside the live version, by rule,
     version and shard. ``requests``: offset and digest of the change of each request. ``views``: what was computed of
     single versions, kept from snapshot to snapshot (``rule_views``). ``files``: the streams before any was published.
+    ``began``: the event time from which each aggregate and feature counts that began while the app ran, by its name.
     """
 
     app: str
@@ -49,6 +50,7 @@ class Snapshot:
     requests: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     views: dict[object, tuple[object, ...]] = field(default_factory=dict)
     files: Mapping[str, StreamSchema] = field(default_factory=dict)
+    began: Mapping[str, int] = field(default_factory=dict)
 
     def last_change(self, name: str, subject: Subject = Subject.RULE) -> ControlEntry | None:
         """Return the last control record about a rule, list or stream; None if there is none."""
@@ -127,7 +129,7 @@ class AppReader:
         versions = {rule: [*those] for rule, those in old.live_versions.items()}
         history = replace(old, entries=[*old.entries], documents={**old.documents}, live_versions=versions)
         answers, changes = dict(known.answers), dict(known.changes)
-        compared, requests = dict(known.compared), dict(known.requests)
+        compared, requests, began = dict(known.compared), dict(known.requests), dict(known.began)
         control = [record for record in records if record.topic == self.topics.control]
         extend(history, map(control_entry, control))
         for record in control:
@@ -137,6 +139,7 @@ class AppReader:
         status = [record for record in records if record.topic == self.topics.status]
         for record in sorted(status, key=lambda r: (r.timestamp_ms, r.partition, r.offset)):
             for answer in read_responses([record]):
+                began |= _began(record)
                 if answer.status == StatusKind.COMPARED:
                     counts = _counts(record)
                     compared[answer.rule, answer.version, counts.get("shard", 0)] = counts
@@ -144,10 +147,17 @@ class AppReader:
                     answers[answer.position.offset, answer.subject, answer.rule] = answer
                 else:
                     changes[answer.rule, answer.version] = answer
-        return Snapshot(known.app, history, answers, changes, compared, requests, known.views, known.files)
+        return Snapshot(known.app, history, answers, changes, compared, requests, known.views, known.files, began)
 
 
 def _counts(record: Record) -> Mapping[str, int]:
     """Return the counts of a record that ``read_responses`` accepts."""
     found = orjson.loads(record.value or b"{}").get("compared")
+    return {str(k): v for k, v in found.items() if isinstance(v, int)} if isinstance(found, dict) else {}
+
+
+def _began(record: Record) -> Mapping[str, int]:
+    """Return the event time from which each aggregate counts that a record of ``read_responses`` names."""
+    incomplete = orjson.loads(record.value or b"{}").get("incomplete")
+    found = incomplete.get("since_ms") if isinstance(incomplete, dict) else None
     return {str(k): v for k, v in found.items() if isinstance(v, int)} if isinstance(found, dict) else {}

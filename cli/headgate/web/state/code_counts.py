@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 from headgate.dead_letters.model import DeadLetter, to_dead_letter
 from headgate.explain.kafka_reader import KafkaReader
-from headgate.web.state.topic_follower import TopicFollower
+from headgate.web.state.lanes.topic_follower import TopicFollower
 from headgate.web.state.values import CodeCount
 from streamcore.kafka.settings import KafkaSettings
 

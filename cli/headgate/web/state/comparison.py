@@ -46,7 +46,7 @@ def compare_alerts(new: Iterable[VersionAlert], live: Iterable[VersionAlert]) ->
     both = sides[0].keys() & sides[1].keys()
     only = [[one for identity, one in side.items() if identity not in both] for side in sides]
     shared = [sides[0][identity] for identity in both]
-    length, start, count = _pieces([one.time_ms for side in sides for one in side.values()])
+    length, start, count = split_time([one.time_ms for side in sides for one in side.values()])
     counts = [Counter((one.time_ms - start) // length for one in group) for group in (shared, *only)]
     buckets = tuple(
         ComparedBucket(start_ms=start + n * length, both=counts[0][n], only_new=counts[1][n], only_live=counts[2][n])
@@ -64,7 +64,7 @@ def compare_alerts(new: Iterable[VersionAlert], live: Iterable[VersionAlert]) ->
     )
 
 
-def _pieces(times: Sequence[int]) -> tuple[int, int, int]:
+def split_time(times: Sequence[int]) -> tuple[int, int, int]:
     """Return length, start and number of the pieces of time that hold all times."""
     if not times:
         return _LENGTHS[0], 0, 0

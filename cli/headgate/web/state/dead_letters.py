@@ -11,7 +11,7 @@ from headgate.errors import InputError
 from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
 from headgate.web.problems import not_found
 from headgate.web.state.code_counts import CodeCounts
-from headgate.web.state.newest_first import NewestFirst
+from headgate.web.state.lanes.newest_first import NewestFirst
 from headgate.web.state.values import DeadLetterPage, DeadLetterValue
 from streamcore.kafka.readers import Record, scan_topic
 from streamcore.kafka.settings import KafkaSettings

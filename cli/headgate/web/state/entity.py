@@ -12,9 +12,9 @@ from headgate.records.formats import RecordFormats, read_formats
 from headgate.records.inputs import find_input
 from headgate.web.problems import ProblemCode, ProblemError
 from headgate.web.settings import ConsoleApp
-from headgate.web.state.alert_records import AlertFilter
-from headgate.web.state.alerts import AlertReader
 from headgate.web.state.app_reader import Snapshot
+from headgate.web.state.lanes.alert_records import AlertFilter
+from headgate.web.state.lanes.alerts import AlertReader
 from headgate.web.state.values import AlertValue, EntityValue, TimelineEntry
 from rulecore import language as lang
 from streamcore.errors import StreamError

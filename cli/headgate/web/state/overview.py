@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from headgate.web.state.alert_rate import AlertRate
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.dead_letters import DeadLetterReader
+from headgate.web.state.lanes.alert_rate import AlertRate
 from headgate.web.state.rule_views import find_answer, list_versions, read_change
 from headgate.web.state.values import AppValue, ChangeValue, CodeCount, Need, ProcessValue, VersionValue
 from rulecore.documents.status import StatusKind

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from headgate.web.problems import not_found
 from headgate.web.state.app_reader import Snapshot
-from headgate.web.state.values import ReleasedRule, ReleaseValue
+from headgate.web.state.values import ReleasedDocument, ReleasedRule, ReleaseValue
 from rulecore.documents.status import Subject
 
 
@@ -15,9 +15,15 @@ def list_releases(snapshot: Snapshot) -> tuple[ReleaseValue, ...]:
     """Return the releases, the newest first."""
     entries = snapshot.history.entries
     rules: dict[str, list[tuple[int, ReleasedRule]]] = {}
+    others: dict[str, list[tuple[int, ReleasedDocument]]] = {}
     last: dict[str, int] = {}
+    last_other: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(entries):
         status = entry.status
+        if status.subject in (Subject.FEATURE, Subject.DECISION_POLICY):
+            last_other[status.subject, status.name] = entry.written.control.offset
+            if status.release is not None:
+                others.setdefault(status.release, []).append((index, _document(snapshot, index)))
         if status.subject is not Subject.RULE:
             continue
         last[status.name] = entry.written.control.offset
@@ -40,7 +46,10 @@ def list_releases(snapshot: Snapshot) -> tuple[ReleaseValue, ...]:
             continue
         name, own = entry.status.name, rules.get(entry.status.name, [])
         offset = entry.written.control.offset
-        newest = max([offset, *(last[one.rule] for _, one in own)])
+        documents = others.get(name, [])
+        newest = max(
+            [offset, *(last[one.rule] for _, one in own), *(last_other[one.subject, one.name] for _, one in documents)]
+        )
         found.append(
             ReleaseValue(
                 name=name,
@@ -52,9 +61,22 @@ def list_releases(snapshot: Snapshot) -> tuple[ReleaseValue, ...]:
                 status=entry.status.status,
                 reason=entry.status.reason,
                 rules=tuple(one for index, one in own if entries[index].written.control.offset <= offset),
+                others=tuple(one for index, one in documents if entries[index].written.control.offset <= offset),
             )
         )
     return tuple(found)
+
+
+def _document(snapshot: Snapshot, index: int) -> ReleasedDocument:
+    """Return a feature or decision policy of a release. ``index``: of its entry."""
+    status = snapshot.history.entries[index].status
+    return ReleasedDocument(
+        subject=status.subject.value,
+        name=status.name,
+        version=None if status.status == "deleted" else status.version,
+        before=snapshot.history.named_before(status.subject, status.name, index),
+        status=status.status,
+    )
 
 
 def find_release(snapshot: Snapshot, name: str) -> ReleaseValue:

@@ -11,6 +11,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from headgate.rules.publish import ControlResponse
+from headgate.rules.render import find_policy
 from headgate.rules.yaml_text import short_document, yaml_text
 from headgate.web.problems import not_found
 from headgate.web.state.app_reader import Snapshot
@@ -193,7 +194,8 @@ def _version(
         answer = snapshot.answers.get((entry.written.control.offset, Subject.RULE.value, rule.id))
     answer = snapshot.changes.get((rule.id, rule.version), answer)
     quarantined = snapshot.history.rules.quarantined.get(version_key(rule))
-    made_of = (compiled, entry, answer, quarantined)
+    policies = snapshot.history.rules.policies
+    made_of = (compiled, entry, answer, quarantined, policies)
     known = snapshot.views.get(place)
     if known is not None and all(map(operator.is_, known, made_of)):
         assert isinstance(known[-1], VersionValue)
@@ -212,6 +214,7 @@ def _version(
         tests=len(rule.tests),
         status=None if answer is None else answer.status,
         reason=None if answer is None else answer.reason,
+        policy=find_policy(rule, policies),
         quarantined=quarantined,
         published_ms=None if entry is None else entry.written.time_ms,
         by=None if entry is None else entry.status.by or entry.written.by,

@@ -8,7 +8,7 @@ import orjson
 
 from headgate.explain.kafka_reader import KafkaReader
 from headgate.web.state.dead_letters import show_bytes
-from headgate.web.state.newest_first import NewestFirst
+from headgate.web.state.lanes.newest_first import NewestFirst
 from headgate.web.state.values import SampleRecordValue, StreamValue
 from streamcore.kafka.settings import KafkaSettings
 

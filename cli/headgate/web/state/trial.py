@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.web.state.alert_records import AlertFilter
-from headgate.web.state.alerts import AlertReader
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.comparison import VersionAlert, compare_alerts
+from headgate.web.state.lanes.alert_records import AlertFilter
+from headgate.web.state.lanes.alerts import AlertReader
 from headgate.web.state.values import AlertValue, ComparisonValue, RuleValue, VersionValue
 from rulecore.documents.slots import Slot, VersionSlot
 from streamcore.wire.lanes import ALERTS, SHADOW

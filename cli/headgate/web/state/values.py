@@ -33,6 +33,10 @@ class VersionValue(Value):
     tests: Annotated[int, Field(description="Number of its tests.")]
     status: Annotated[str | None, Field(description="The app's last answer about the version; null: none yet.")]
     reason: Annotated[str | None, Field(description="The reason that the app gave.")]
+    policy: Annotated[
+        str | None,
+        Field(description="The decision policy that merges it with others; null: it is in no decision."),
+    ]
     quarantined: Annotated[str | None, Field(description="Why the version is in quarantine; null: it is not.")]
     published_ms: Annotated[int | None, Field(description="When the version was published, in epoch milliseconds.")]
     by: Annotated[str | None, Field(description="Who published it.")]
@@ -296,8 +300,18 @@ class ReleasedRule(Value):
     status: Annotated[str, Field(description="accepted, deleted, ...")]
 
 
+class ReleasedDocument(Value):
+    """A feature or decision policy of a release."""
+
+    subject: Annotated[str, Field(description="feature or decision_policy.")]
+    name: Annotated[str, Field(description="Its name.")]
+    version: Annotated[int | None, Field(description="The version that the release published; null: it deleted it.")]
+    before: Annotated[int | None, Field(description="The version that was in force before; null: none.")]
+    status: Annotated[str, Field(description="accepted, deleted, ...")]
+
+
 class ReleaseValue(Value):
-    """A release: rules that were published together."""
+    """A release: rules, features and decision policies that were published together."""
 
     name: Annotated[str, Field(description="Its name.")]
     etag: Annotated[str, Field(description="For If-Match: it changes with every later change of one of its rules.")]
@@ -308,6 +322,7 @@ class ReleaseValue(Value):
     status: Annotated[str, Field(description="accepted or rejected.")]
     reason: Annotated[str | None, Field(description="The reason of a rejection.")]
     rules: Annotated[tuple[ReleasedRule, ...], Field(description="Its rules.")]
+    others: Annotated[tuple[ReleasedDocument, ...], Field(description="Its features and decision policies.")] = ()
 
 
 class ReviewedRule(Value):
@@ -320,6 +335,16 @@ class ReviewedRule(Value):
     state: Annotated[tuple[dict[str, JsonValue], ...], Field(description="Its state: kept, new or dropped.")]
 
 
+class ReviewedDocument(Value):
+    """A feature or decision policy of a release that is not published yet."""
+
+    subject: Annotated[str, Field(description="feature or decision_policy.")]
+    name: Annotated[str, Field(description="Its name.")]
+    before: Annotated[int | None, Field(description="The version that is in force; null: none.")]
+    version: Annotated[int | None, Field(description="The version that it would publish; null: it would delete it.")]
+    fields: Annotated[tuple[dict[str, JsonValue], ...], Field(description="Entries that change: path, old, new.")]
+
+
 class ReleaseReviewValue(Value):
     """The changes that a release of some versions would make."""
 
@@ -327,6 +352,7 @@ class ReleaseReviewValue(Value):
     problems: Annotated[tuple[ProblemPlace, ...], Field(description="Mistakes; with one, nothing is published.")]
     rules: Annotated[tuple[ReviewedRule, ...], Field(description="Its rules; none if there are mistakes.")]
     deleted: Annotated[tuple[str, ...], Field(description="The rules that it would delete.")]
+    others: Annotated[tuple[ReviewedDocument, ...], Field(description="Its features and decision policies.")] = ()
 
 
 class OutcomeValue(Value):

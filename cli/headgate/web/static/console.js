@@ -19,7 +19,7 @@
 
   const go = (key) => {
     const home = document.body.dataset.home;
-    const pages = { r: "rules", a: "alerts", k: "keys", d: "dead-letters", e: "releases", l: "lists", s: "streams", h: "health", u: "upgrades" };
+    const pages = { r: "rules", a: "alerts", c: "decisions", k: "keys", d: "dead-letters", e: "releases", f: "features", p: "decision-policies", l: "lists", s: "streams", h: "health", u: "upgrades" };
     const path = key === "o" ? "/" : key in pages ? `${home}/${pages[key]}` : null;
     if (path) location.assign(path);
   };
@@ -53,13 +53,61 @@
     }
   });
 
+  /* Live rows: the table says which kind; each kind knows the filter of its table and how a row is filled. */
+  const text = (value) => value === null ? "null" : typeof value === "string" ? value : JSON.stringify(value);
+  const path = (table, ...parts) => `/apps/${[table.dataset.app, ...parts].map(encodeURIComponent).join("/")}`;
+  const hasKey = (key, wanted) => !wanted || Object.entries(key).some(([name, value]) => wanted === text(value) || wanted === `${name}=${text(value)}`);
+  const addKeys = (table, cell, entries) => {
+    for (const [name, value] of entries) {
+      const key = document.createElement("a");
+      key.href = `${path(table, "keys")}?${new URLSearchParams({ column: name, value: text(value) })}`;
+      const label = document.createElement("span");
+      key.className = "key";
+      label.className = "muted";
+      label.textContent = name;
+      key.append(label, ` ${text(value)}`);
+      cell.append(key);
+    }
+  };
+  const KINDS = {
+    alert: {
+      wanted: ({ rule, key, severity }, alert) => (!rule || alert.rule === rule) && (!severity || alert.severity === severity) && hasKey(alert.key, key),
+      fill: (table, alert, part) => {
+        part("time").title = new Date(alert.raised_ms).toISOString();
+        part(".severity").textContent = alert.severity;
+        if (["low", "medium", "high", "critical"].includes(alert.severity)) part(".severity").classList.add(alert.severity);
+        part(".rule").textContent = alert.rule;
+        part(".rule").href = path(table, "rules", alert.rule);
+        part(".version").textContent = alert.version;
+        addKeys(table, part(".cell-key"), Object.entries(alert.key));
+        part(".message").textContent = alert.message;
+        part(".message").href = path(table, "alerts", alert.alert_id);
+      },
+    },
+    decision: {
+      wanted: ({ rule, key, outcome, policy }, one) => (!outcome || one.outcome === outcome) && (!policy || one.policy === policy)
+        && (!rule || [...one.rules, ...one.shadow].some((fired) => fired.rule === rule)) && hasKey(one.key, key),
+      fill: (table, one, part) => {
+        part("time").title = new Date(one.decided_ms).toISOString();
+        part(".outcome").textContent = one.outcome;
+        const tones = JSON.parse(table.dataset.tones);
+        if (Object.hasOwn(tones, one.outcome)) part(".outcome").classList.add(tones[one.outcome]);
+        part(".number").textContent = one.score.toLocaleString("en");
+        addKeys(table, part(".cell-key"), Object.entries(one.key).filter(([, value]) => value !== null));
+        part(".message").textContent = one.rules.length ? one.rules[0].message : JSON.parse(table.dataset.causes)[one.cause] || one.cause;
+        part(".message").href = path(table, "decisions", one.decision_id);
+        part(".about").textContent = one.rules.map((fired) => fired.rule).join(", ") + (one.left_out ? ` and ${one.left_out} more` : "");
+      },
+    },
+  };
   const live = () => {
     const address = document.body.dataset.live;
-    const body = document.getElementById("alerts");
+    const body = document.getElementById("live-rows");
     if (!address || !body || !window.EventSource) return;
     const table = body.closest("table");
+    const kind = KINDS[table.dataset.kind];
     const sign = document.querySelector(".live");
-    const template = document.getElementById("alert-row");
+    const template = document.getElementById("live-row");
     const held = [];
     let hover = false;
     const say = () => {
@@ -67,50 +115,25 @@
       sign.dataset.state = state;
       sign.querySelector(".say").textContent = { on: "live", off: "not live: connecting again", held: `${held.length} held while you look` }[state];
     };
-    const text = (value) => value === null ? "null" : typeof value === "string" ? value : JSON.stringify(value);
-    const wanted = (alert) => {
-      const { rule, key, severity } = table.dataset;
-      if (rule && alert.rule !== rule || severity && alert.severity !== severity) return false;
-      return !key || Object.entries(alert.key).some(([name, value]) => key === text(value) || key === `${name}=${text(value)}`);
-    };
-    const row = (alert) => {
+    const row = (value) => {
       const made = template.content.cloneNode(true);
-      const app = encodeURIComponent(table.dataset.app);
-      const part = (selector) => made.querySelector(selector);
-      part("time").textContent = "now";
-      part("time").title = new Date(alert.raised_ms).toISOString();
-      part(".severity").textContent = alert.severity;
-      if (["low", "medium", "high", "critical"].includes(alert.severity)) part(".severity").classList.add(alert.severity);
-      part(".rule").textContent = alert.rule;
-      part(".rule").href = `/apps/${app}/rules/${encodeURIComponent(alert.rule)}`;
-      part(".version").textContent = alert.version;
-      for (const [name, value] of Object.entries(alert.key)) {
-        const key = document.createElement("a");
-        key.href = `/apps/${app}/keys?${new URLSearchParams({ column: name, value: text(value) })}`;
-        const label = document.createElement("span");
-        key.className = "key";
-        label.className = "muted";
-        label.textContent = name;
-        key.append(label, ` ${text(value)}`);
-        part(".cell-key").append(key);
-      }
-      part(".message").textContent = alert.message;
-      part(".message").href = `/apps/${app}/alerts/${encodeURIComponent(alert.alert_id)}`;
+      made.querySelector("time").textContent = "now";
+      kind.fill(table, value, (selector) => made.querySelector(selector));
       return made;
     };
     const show = () => {
       document.getElementById("none")?.remove();
-      for (const alert of held.splice(0)) body.prepend(row(alert));
+      for (const value of held.splice(0)) body.prepend(row(value));
       while (body.rows.length > 200) body.deleteRow(-1);
     };
     const source = new EventSource(address);
     sign.dataset.link = "off";
     source.onopen = () => { sign.dataset.link = "on"; say(); };
     source.onerror = () => { sign.dataset.link = "off"; say(); };
-    source.addEventListener("alert", (event) => {
-      const alert = JSON.parse(event.data);
-      if (!wanted(alert)) return;
-      held.push(alert);
+    source.addEventListener(table.dataset.kind, (event) => {
+      const value = JSON.parse(event.data);
+      if (!kind.wanted(table.dataset, value)) return;
+      held.push(value);
       if (held.length > 200) held.shift();
       if (!hover) requestAnimationFrame(show);
       say();
@@ -154,6 +177,8 @@
 
   addEventListener("DOMContentLoaded", () => {
     tour(false);
+    const here = document.querySelector(".side nav a[aria-current]");
+    if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 24; // on a phone the pages are beside each other
     document.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", () => {
       if (button.dataset.do === "theme") nextTheme();
       else if (button.dataset.do === "tour") { dialog()?.close(); tour(true); }

@@ -158,3 +158,54 @@ def test_the_command_compares_with_the_live_rules_of_an_app(
         "+ large  new, version 1",
         "1 added, 0 removed, 1 changed, 0 same; 1 would be rejected",
     ]
+
+
+POLICY = """\
+decision_policy: shop
+version: 1
+owner: me
+on: shop
+decide: {order: [block, review, allow], default: allow, bands: {review: 40}}
+"""
+FEATURE = """\
+feature: usual
+version: 1
+owner: me
+on: shop
+by: [user_id]
+of: avg(amount)
+within: {sliding: 30d, every: 1h}
+"""
+
+
+def test_decision_policies_and_features_are_compared_by_entry(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, _ = folders
+    for folder in folders:
+        (folder / "policy.yaml").write_text(POLICY)
+        (folder / "usual.yaml").write_text(FEATURE)
+    assert compare(folders) == 0
+    assert capsys.readouterr().out == "0 added, 0 removed, 0 changed, 4 same\n"
+    (new / "policy.yaml").write_text(POLICY.replace("version: 1", "version: 2").replace("40", "50"))
+    (new / "usual.yaml").write_text(FEATURE.replace("avg", "max"))
+    assert compare(folders) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "~ decision policy shop  version 1 -> 2",
+        "    decide.bands.review",
+        "      - 40",
+        "      + 50",
+    ]
+    assert "~ feature usual  version 1 -> 1" in lines
+    assert any("would be rejected: version 1 is not above version 1" in line for line in lines)
+    assert compare(folders, "-o", "json") == 1
+    assert [(one["subject"], one["rule"]) for one in json.loads(capsys.readouterr().out)][:2] == [
+        ("decision_policy", "shop"),
+        ("feature", "usual"),
+    ]
+    (new / "policy.yaml").unlink()
+    (new / "usual.yaml").write_text(FEATURE)
+    assert compare(folders, "--prune") == 1
+    assert "- decision policy shop  would be removed, version 1" in capsys.readouterr().out
+    assert compare(folders) == 0, "what is in no file stays"

@@ -13,6 +13,7 @@ from headgate.rules.publish import AppTopics
 from streamcore.kafka.control_topic import ControlLog, control_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
+from tests.harness.apps.explained_app import START, run_app
 
 pytestmark = pytest.mark.kafka
 
@@ -22,6 +23,8 @@ USUAL = {
     "where": "type = 'payment'",
     "within": {"sliding": "30d", "every": "1h"},
 }
+PUBLISHED = {"version": 1, "owner": "risk", "on": "shop", "by": ["user_id"], "within": {"sliding": "6h", "every": "1h"}}
+HOUR = 3_600_000
 
 
 def rule(name: str, *features: object) -> bytes:
@@ -118,3 +121,56 @@ def test_a_feature_shows_the_rules_that_read_it(target: list[str], capsys: pytes
     ]
     assert run(["features", "show", "nothing", *target]) == 1
     assert "headgate features list" in capsys.readouterr().err
+
+
+def test_the_value_of_a_published_feature_is_that_of_the_events_before(
+    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against plain Python: events of the key that satisfy `where` within the panes up to the time."""
+    features = [
+        {**PUBLISHED, "feature": "usual", "of": "avg(amount)", "where": "type = 'payment'"},
+        {**PUBLISHED, "feature": "paid", "of": "count(*)", "by": ["user_id", "lower(card)"], "including_this": True},
+        {**PUBLISHED, "feature": "last_amount", "of": "last(amount)", "within": {"tumbling": "1d"}},
+    ]
+    name = "features-get"
+    controls = [(f"feature/{one['feature']}", orjson.dumps(one)) for one in features]
+    events = [
+        {"event_id": f"e{n}", "ts": START + n * HOUR, "type": kind, "user_id": user, "card": card, "amount": n + 10}
+        for n, (kind, user, card) in enumerate(
+            [("payment", "u1", "C1"), ("login", "u1", "C1"), ("payment", "u1", "c1"), ("payment", "u2", "c1")] * 3
+        )
+    ]
+    app = run_app(kafka, name, controls, events)
+    target = ["--app", name, "--bootstrap", kafka.bootstrap, "--topic", app.topic, "-o", "json"]
+
+    def get(*words: str) -> dict[str, object]:
+        assert run(["features", "get", *words, *target]) == 0
+        found: dict[str, object] = json.loads(capsys.readouterr().out)
+        return found
+
+    for hours, within in ((11, 6), (30, 6), (400, 6)):
+        at = START + hours * HOUR + 60_000
+        first = (at // HOUR - within + 1) * HOUR
+        own = [
+            e for e in events if e["user_id"] == "u1" and e["type"] == "payment" and first <= int(str(e["ts"])) <= at
+        ]
+        found = get("usual", "u1", "--at", str(at))
+        amounts = [int(str(one["amount"])) for one in own]
+        assert (found["counted"], found["from_ms"], found["key"]) == (len(own), first, {"user_id": "u1"})
+        assert found["value"] == (sum(amounts) / len(amounts) if own else None)
+    at = START + 11 * HOUR
+    both = get("paid", "user_id=u1", "lower(card)=c1", "--at", str(at))
+    assert (both["value"], both["counted"], both["key"]) == (4, 4, {"user_id": "u1", "lower(card)": "c1"})
+    assert get("paid", "user_id=u9", "lower(card)=c1", "--at", str(at))["value"] == 0
+    assert get("last_amount", "u1", "--at", str(at))["value"] == "20.00"
+    assert get("usual", "u1")["value"] is None, "its events are older than six hours"
+    target.remove("json")
+    target.remove("-o")
+    assert run(["features", "get", "usual", "u1", "--at", str(at), *target]) == 0
+    assert capsys.readouterr().out.startswith("usual version 1 of user_id=u1 at 2026-01-05 19:00:00 UTC: 1")
+    for words, what in (
+        (["none", "u1"], "there are last_amount, paid, usual"),
+        (["paid", "u1"], "--key lower(card)=VALUE"),
+    ):
+        assert run(["features", "get", *words, *target]) == 1
+        assert what in capsys.readouterr().err

@@ -144,8 +144,8 @@ def test_list_prints_a_table(
     capsys.readouterr()
     assert run(["rules", "list", *target]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "RULE  VERSION  SLOT  MODE  KIND   STREAM  SEVERITY  STATUS    REASON",
-        "a     1        live  live  event  shop    high      accepted",
+        "RULE  VERSION  SLOT  MODE  KIND   STREAM  SEVERITY  POLICY  STATUS    REASON",
+        "a     1        live  live  event  shop    high      -       accepted",
     ]
 
 
@@ -237,8 +237,8 @@ def test_an_option_overrides_the_mode_in_the_file_of_a_rule(
         assert "is no mode" in capsys.readouterr().err
         assert run(["rules", "list", *target]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "a     2        candidate  canary 10%  event  shop    high      accepted",
-        "a     1        live       live        event  shop    high      accepted",
+        "a     2        candidate  canary 10%  event  shop    high      -       accepted",
+        "a     1        live       live        event  shop    high      -       accepted",
     ]
 
 

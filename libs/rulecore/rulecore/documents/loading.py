@@ -76,6 +76,20 @@ def load_text(
     return [_load(d) for d in documents if d.value is not None and _is_rule(d)], problems
 
 
+def load_named_text(
+    text: str, file: str = "<text>", limits: LoadLimits | None = None
+) -> tuple[list[LoadedFeature], list[LoadedPolicy]]:
+    """Return the published features and the decision policies of a text. What cannot be read is a problem of
+    ``load_text``."""
+    documents, _ = read_yaml(text, file, limits)
+    features = [one for one in documents if _is_named(one, FEATURE)]
+    policies = [one for one in documents if _is_named(one, DECISION_POLICY)]
+    return (
+        [LoadedFeature(*_load_named(one, FEATURE, PublishedFeature)) for one in features],
+        [LoadedPolicy(*_load_named(one, DECISION_POLICY, DecisionPolicy)) for one in policies],
+    )
+
+
 def load_path(
     path: Path, limits: LoadLimits | None = None, naming: Collection[str] | None = None
 ) -> tuple[list[LoadedRule], list[Problem]]:

@@ -16,7 +16,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from rulecore.documents.base import DocumentModel
 from rulecore.documents.control_keys import RELEASE_KEY, STAGED_KEY
+from rulecore.documents.decision_policy import DecisionPolicy, DecisionPolicyName
+from rulecore.documents.features import FeatureName
 from rulecore.documents.loading import format_faults
+from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.rule_kinds import RuleName
 from rulecore.documents.scalars import MAX_TEXT
@@ -24,6 +27,8 @@ from rulecore.documents.yaml_reader import one_line
 from rulecore.errors import DocumentError
 
 MAX_CHANGES: Final = 20_000
+MAX_NAMED: Final = 1_000  # features, and decision policies
+MAX_NAMED_BYTES: Final = 800_000
 PART_BYTES: Final = 40_000  # bounds the rules that a cut compiles when it reads a part
 
 
@@ -40,7 +45,39 @@ class RuleChange(DocumentModel):
         return self
 
 
-class RuleRelease(DocumentModel):
+class NamedChanges(DocumentModel):
+    """Changes of published features and decision policies in a release. Features come before the rules that name them,
+    policies after them, and deletions of both last."""
+
+    features: Annotated[
+        tuple[PublishedFeature, ...],
+        Field(strict=False, max_length=MAX_NAMED),
+        Field(description="Versions of features to publish, before the rules."),
+    ] = ()
+    decision_policies: Annotated[
+        tuple[DecisionPolicy, ...],
+        Field(strict=False, max_length=MAX_NAMED),
+        Field(description="Versions of decision policies to publish, after the rules."),
+    ] = ()
+    delete_policies: Annotated[
+        tuple[DecisionPolicyName, ...],
+        Field(strict=False, max_length=MAX_NAMED),
+        Field(description="Names of decision policies to delete."),
+    ] = ()
+    delete_features: Annotated[
+        tuple[FeatureName, ...],
+        Field(strict=False, max_length=MAX_NAMED),
+        Field(description="Names of features to delete, after the rules that named them are changed."),
+    ] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of changes."""
+        deleted = len(self.delete_policies) + len(self.delete_features)
+        return len(self.features) + len(self.decision_policies) + deleted
+
+
+class RuleRelease(NamedChanges):
     """A release. The changes of ``parts``, in the order of the parts, come before ``changes``."""
 
     release: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$"), Field(description="Name of the release.")]
@@ -57,6 +94,10 @@ class RuleRelease(DocumentModel):
         Field(strict=False, max_length=MAX_CHANGES),
         Field(description="Changes that take effect together."),
     ] = ()
+
+
+#: No feature or policy changes.
+NO_NAMED: Final = NamedChanges()
 
 
 def digest_part(value: bytes) -> str:
@@ -95,16 +136,26 @@ def _parse_json(value: bytes) -> object:
 
 
 def to_records(
-    name: str, rules: Sequence[Rule], deleted: Sequence[str] = (), description: str = ""
+    name: str,
+    rules: Sequence[Rule],
+    deleted: Sequence[str] = (),
+    description: str = "",
+    named: NamedChanges = NO_NAMED,
 ) -> list[tuple[str, bytes]]:
     """Return keys and values of the control records of a release, in the order of publication: the release is last.
 
-    Changes of at most ``PART_BYTES`` together are in the release itself, others in parts.
+    Changes of rules of at most ``PART_BYTES`` together are in the release itself, others in parts. Raises
+    ``DocumentError`` if ``named`` is too large for a record of Kafka.
     """
     changes = [b'{"rule":' + canonical_json(rule) + b"}" for rule in rules]
     changes += [orjson.dumps({"delete": rule_id}) for rule_id in deleted]
     parts = list(_pack_parts(changes))
-    head: Mapping[str, object] = {"release": name, "description": description}
+    own = named.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if (size := len(orjson.dumps(own))) > MAX_NAMED_BYTES:
+        raise DocumentError(
+            f"features and policies have {size:,} bytes, at most {MAX_NAMED_BYTES:,}; make two releases"
+        )
+    head: Mapping[str, object] = {"release": name, "description": description, **own}
     if len(parts) <= 1:
         body = orjson.dumps({**head, "changes": []})[:-2] + b",".join(changes) + b"]}"
         return [(RELEASE_KEY + name, body)]

@@ -7,7 +7,7 @@ evaluates nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rulecore.compile.rule import CompiledRule
@@ -114,14 +114,48 @@ class PartialTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalTrace:
+    """A match of a rule that a score adds up. ``points``: its own, or those that the score rule gives it. ``place``:
+    topic, partition and offset of its event; None for one that fired at a watermark. ``alert_id``: of its alert; None
+    if the rule gives none. ``counts``: whether the points are in the sum."""
+
+    rule: str
+    version: int
+    points: int
+    time_ms: int
+    message: str
+    place: Mapping[str, Json] | None
+    alert_id: str | None
+    counts: bool = True
+
+    def marked(self, counts: bool) -> SignalTrace:
+        """Return the signal with another ``counts``."""
+        return replace(self, counts=counts)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTrace:
+    """The sum of a score rule over the signals in ``(start_ms, end_ms]``. ``signals``: the latest of them, in order of
+    time; ``count``: the number of all."""
+
+    start_ms: int
+    end_ms: int
+    total: int
+    limit: int
+    count: int
+    signals: tuple[SignalTrace, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of a rule. ``verdict``: one sentence.
 
     ``alerts``: all alerts that the events raise, as JSON objects, in order. ``in_question``: those that the question is
     about; ``fired``: whether there are any. ``event``: the event in question. ``events``: the latest events of the key
     that satisfy a condition. ``windows``: the windows that the question is about. ``matches``: those of a sequence for
-    the latest alerts in question; without such alerts ``partials``, the beginnings that came furthest. ``looked_at``:
-    the number of events; ``satisfied``: the number of those that satisfy ``where`` (or any condition).
+    the latest alerts in question; without such alerts ``partials``, the beginnings that came furthest. ``scores``: the
+    sums of a score rule at the latest alerts in question, or else at the time of the question.
+    ``looked_at``: the number of events; ``satisfied``: the number of those that satisfy ``where`` (or any condition).
     ``rejected``: if none does, the clauses that events do not satisfy.
     """
 
@@ -135,6 +169,7 @@ class Explanation:
     windows: tuple[WindowTrace, ...] = ()
     matches: tuple[MatchTrace, ...] = ()
     partials: tuple[PartialTrace, ...] = ()
+    scores: tuple[ScoreTrace, ...] = ()
     looked_at: int = 0
     satisfied: int = 0
     rejected: tuple[RejectedClause, ...] = ()

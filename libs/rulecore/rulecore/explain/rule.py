@@ -72,6 +72,10 @@ def explain_rule(
     evaluation = _ColumnarEvaluation(source, events, conditions, contents, rule.features)
     windows = windows_for_question(rule, source, events, question, lists) if rule.kind is RuleKind.WINDOW else []
     found = build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
+    if rule.kind is RuleKind.SCORE:
+        from rulecore.explain.scores import trace_scores  # imports the kernel, which takes time
+
+        return replace(found, scores=trace_scores(rule, source, frames, question, support, found.in_question, lists))
     if rule.kind is not RuleKind.SEQUENCE:
         return found
     from rulecore.explain.sequences import trace_matches  # imports the group of sequences, which takes time

@@ -26,7 +26,9 @@ from rulecore.documents.control_keys import (
     STAGED_KEY,
     parse_key,
 )
+from rulecore.documents.decision_policy import encode_policy
 from rulecore.documents.loading import decode_record
+from rulecore.documents.published_feature import encode_feature
 from rulecore.documents.quarantine import decode_quarantine
 from rulecore.documents.releases import RuleChange, RuleRelease, decode_release, digest_part
 from rulecore.documents.rule import Rule, canonical_json
@@ -188,24 +190,39 @@ class RuleSetUpdate:
         return decode_parts(backfill, rules[0], find_stream(schemas, rules[0].rule.on), self.staged)
 
     def _apply_release(self, name: str, value: bytes | None) -> Iterator[RuleStatus]:
-        """Apply all changes to a copy of the versions; replace the versions by the copy if no change is rejected."""
+        """Apply all changes to copies of the tables; replace the tables by the copies if no change is rejected."""
         if value is None:
             yield _release_status(name, StatusKind.DELETED, "nothing changed: a release cannot be deleted")
             return
         release = decode_release(value)
         if release.release != name:
             raise RuleSetError(f"the record's key names release {name!r} and its value {release.release!r}")
-        draft = self.versions.copy()
+        draft, policies = self.versions.copy(), replace(self.policies)
+        first = [apply_feature(draft, one.feature, encode_feature(one), self.governance) for one in release.features]
         statuses, rejected = apply_changes(draft, self._changes(release), self.governance)
+        named = [*first, *self._apply_named(draft, policies, release)]
         self._drop_parts(release)
+        refused = [one for one in named if one.status is StatusKind.REJECTED]
+        statuses = [*first, *statuses, *named[len(first) :]]
+        statuses = [one for one in statuses if one not in refused]
+        rejected = [*(f"{one.subject.value.replace('_', ' ')} {one.name}: {one.reason}" for one in refused), *rejected]
         if rejected:
             more = f"\nand {len(rejected) - _REASONS} more" if len(rejected) > _REASONS else ""
             reason = f"{len(rejected)} of {len(statuses) + len(rejected)} changes are rejected, so nothing changed:\n"
             yield _release_status(name, StatusKind.REJECTED, reason + "\n".join(rejected[:_REASONS]) + more)
             return
-        self.versions = draft
+        self.versions, self.policies = draft, policies
         yield _release_status(name, StatusKind.ACCEPTED, None)
         yield from (replace(status, release=name) for status in statuses)
+
+    def _apply_named(self, draft: VersionTable, policies: PolicyTable, release: RuleRelease) -> Iterator[RuleStatus]:
+        """Apply the changes of a release that come after its rules; yield their statuses, which may be rejections."""
+        for policy in release.decision_policies:
+            yield policies.apply(policy.decision_policy, encode_policy(policy), self.governance)
+        for name in release.delete_policies:
+            yield policies.apply(name, None, self.governance)
+        for name in release.delete_features:
+            yield apply_feature(draft, name, None, self.governance)
 
     def _changes(self, release: RuleRelease) -> Iterator[ChangeBytes]:
         """Yield the changes of the release's parts and of its record; raise ``RuleSetError`` if a part is missing."""

@@ -13,7 +13,7 @@ from rulecore.compile.decision_policy import CompiledPolicy, compile_policy
 from rulecore.compile.rule import RuleLimits
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
 from rulecore.documents.loading import decode_policy
-from rulecore.documents.rule import RuleMode
+from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.status import RuleStatus, StatusKind, Subject
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.governance.documents import ProposalDocument
@@ -48,6 +48,17 @@ class CompiledPolicies:
                 continue
             by_stream |= dict.fromkeys(compiled.streams, compiled)
         return cls(dict(stored), by_stream)
+
+    @property
+    def documents(self) -> Mapping[str, DecisionPolicy]:
+        """The policies by name, without those that this release reads no more."""
+        found = ((name, _read_stored(value)) for name, value in sorted(self.stored.items()))
+        return {name: policy for name, policy in found if policy is not None}
+
+    def merging(self, rule: Rule) -> tuple[DecisionPolicy, ...]:
+        """Return the policies that decide about events of the streams of a rule."""
+        found = (self.by_stream.get(name) for name in stream_names(rule.on))
+        return tuple({one.name: one.policy for one in found if one is not None}.values())
 
 
 NO_POLICIES: Final = CompiledPolicies({}, {})

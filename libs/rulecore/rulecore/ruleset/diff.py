@@ -27,8 +27,11 @@ from rulecore.compile.rule import (
     TimeWindow,
     compile_rule,
 )
+from rulecore.documents.base import DocumentModel
+from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.published_feature import PublishedFeature
 from rulecore.documents.rule import Rule, RuleKind, RuleMode
+from rulecore.documents.status import Subject
 from rulecore.documents.yaml_reader import Json, PathKey, dotted_path
 from rulecore.errors import RuleError
 from rulecore.key_columns import keyed_schema
@@ -37,6 +40,8 @@ from rulecore.streams import find_stream
 from streamcore.durations import render_duration
 from streamcore.schema import StreamSchema, Type
 
+#: A document with a name of its own, beside the rules.
+NamedDocument = DecisionPolicy | PublishedFeature
 _EXPRESSIONS: Final = frozenset({"where", "having", "without"})
 _WITHOUT_STATE: Final = frozenset({RuleMode.DRAFT, RuleMode.RETIRED})
 
@@ -95,10 +100,10 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class RuleDiff:
-    """The change of one rule.
+    """The change of one rule, or of a decision policy or published feature (``subject``). ``rule``: its id or name.
 
-    ``rejection_reason``: why the app would reject the new rule; None if it would accept it. ``required_version``:
-    the version that a rejected rule must have to be accepted.
+    ``rejection_reason``: why the app would reject the new version; None if it would accept it. ``required_version``:
+    the version that a rejected one must have to be accepted.
     """
 
     rule: str
@@ -109,6 +114,39 @@ class RuleDiff:
     state: tuple[StateChange, ...] = ()
     rejection_reason: str | None = None
     required_version: int | None = None
+    subject: Subject = Subject.RULE
+
+
+def diff_named(
+    subject: Subject, live: Mapping[str, NamedDocument], wanted: Mapping[str, NamedDocument], *, whole: bool = False
+) -> tuple[RuleDiff, ...]:
+    """Return the change of each wanted decision policy or published feature, sorted by name.
+
+    ``whole``: ``wanted`` are all that there will be, so the other ones are included, as removed.
+    """
+    names = sorted({*live, *wanted}) if whole else sorted(wanted)
+    after = wanted if whole else {**live, **wanted}
+    return tuple(_named_diff(subject, name, live.get(name), after.get(name)) for name in names)
+
+
+def _named_diff(subject: Subject, name: str, old: NamedDocument | None, new: NamedDocument | None) -> RuleDiff:
+    if old is None or new is None:
+        kind = RuleChangeKind.ADDED if old is None else RuleChangeKind.REMOVED
+        versions = None if old is None else old.version, None if new is None else new.version
+        return RuleDiff(name, kind, *versions, subject=subject)
+    if old == new:
+        return RuleDiff(name, RuleChangeKind.SAME, old.version, new.version, subject=subject)
+    found = _differences(_to_json(old), _to_json(new), ())
+    fields = tuple(FieldChange(dotted_path(path), before, now) for path, before, now in found)
+    rejected, version = _check_version(old.version, new.version)
+    return RuleDiff(
+        name, RuleChangeKind.CHANGED, old.version, new.version, fields, (), rejected, version, subject=subject
+    )
+
+
+def _check_version(old: int, new: int) -> tuple[str | None, int | None]:
+    """Return why a version would be rejected, and the one that would not be; None for both if it is accepted."""
+    return (None, None) if new > old else (f"version {new} is not above version {old}, the newest", old + 1)
 
 
 def diff(
@@ -145,10 +183,7 @@ def _rule_diff(
     if old == new:
         return RuleDiff(new.id, RuleChangeKind.SAME, old.version, new.version)
     fields = tuple(_field_changes(old, new, streams))
-    rejected, version = None, None
-    if new.version <= old.version:
-        rejected = f"version {new.version} is not above version {old.version}, the newest"
-        version = old.version + 1
+    rejected, version = _check_version(old.version, new.version)
     return RuleDiff(new.id, RuleChangeKind.CHANGED, old.version, new.version, fields, state, rejected, version)
 
 
@@ -164,9 +199,9 @@ def _field_changes(old: Rule, new: Rule, streams: Mapping[str, StreamSchema]) ->
         yield FieldChange(dotted_path(path), before, now, normal)
 
 
-def _to_json(rule: Rule) -> dict[str, Json]:
-    """Return the document of a rule without its version."""
-    return {k: v for k, v in rule.model_dump(mode="json", by_alias=True).items() if k != "version"}
+def _to_json(document: DocumentModel) -> dict[str, Json]:
+    """Return the entries of a document without its version."""
+    return {k: v for k, v in document.model_dump(mode="json", by_alias=True).items() if k != "version"}
 
 
 def _differences(old: Json, new: Json, path: PathKey) -> Iterator[tuple[PathKey, Json, Json]]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.loading import decode_policy, decode_record
+from rulecore.documents.published_feature import PublishedFeature
+from rulecore.documents.releases import NamedChanges
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
 from rulecore.errors import RuleSetError
@@ -50,7 +52,8 @@ class RuleHistory:
     ``documents``: every version that was ever accepted, by rule and version number. ``live_versions``: by rule, the
     versions in the live slot one after the other, each with the index of its entry; None where the rule was deleted.
     ``policies``: the versions of decision policies that were accepted, by name and number, each with the time when the
-    record was written that put it in force; several if a policy was deleted and came again.
+    record was written that put it in force; several if a policy was deleted and came again. ``features``: the versions
+    of published features that were accepted, by name and number.
     """
 
     rules: RuleSet
@@ -59,6 +62,7 @@ class RuleHistory:
     documents: dict[tuple[str, int], Rule] = field(default_factory=dict)
     live_versions: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
     policies: dict[tuple[str, int], list[tuple[int, DecisionPolicy]]] = field(default_factory=dict)
+    features: dict[tuple[str, int], PublishedFeature] = field(default_factory=dict)
 
     def before(self, rule: str, entry: int) -> int | None:
         """Return the version of a rule that was live before the entry with this index; None if there was none."""
@@ -73,6 +77,14 @@ class RuleHistory:
         if earlier:
             return earlier[-1]
         return accepted[0][1] if accepted else None
+
+    def named_before(self, subject: Subject, name: str, entry: int) -> int | None:
+        """Return the version of a decision policy or feature before the entry with this index; None without one."""
+        for earlier in reversed(self.entries[:entry]):
+            status = earlier.status
+            if (status.subject, status.name) == (subject, name) and status.status is not StatusKind.REJECTED:
+                return status.version if status.status is StatusKind.ACCEPTED else None
+        return None
 
     def newest(self, rule: str) -> int:
         """Return the highest version of a rule that was ever accepted; 0 if there was none."""
@@ -109,6 +121,9 @@ def extend(history: RuleHistory, log: Iterable[ControlEntry]) -> None:
                 policy = decode_policy(value, len(value))
                 own = history.policies.setdefault((policy.decision_policy, policy.version), [])
                 own.append((written.time_ms, policy))
+            elif status.subject is Subject.FEATURE and status.status is StatusKind.ACCEPTED:
+                feature = replay.update.versions.features.documents[status.name]
+                history.features[feature.feature, feature.version] = feature
     if replay is not None:
         history.rules = history.rules.after_replay(replay)
 
@@ -163,20 +178,54 @@ def _with_next_version(history: RuleHistory, rule_id: str, version: int) -> Rule
     return document.model_copy(update=change)
 
 
-def revert_release(history: RuleHistory, release: str) -> tuple[Sequence[Rule], Sequence[str]]:
-    """Return the rules to publish, and the ids of those to delete, so that each is as before a release.
+def revert_release(history: RuleHistory, release: str) -> tuple[Sequence[Rule], Sequence[str], NamedChanges]:
+    """Return the rules to publish, the ids of those to delete, and the changes of features and decision policies, so
+    that each is as before a release.
 
     Raises ``RuleSetError`` if the release is unknown.
     """
-    first_entries = {
-        entry.status.name: index
-        for index, entry in reversed([*enumerate(history.entries)])
-        if entry.status.release == release and entry.status.subject is Subject.RULE
-    }
-    if not first_entries:
+    own = [(index, one.status) for index, one in enumerate(history.entries) if one.status.release == release]
+    first = {(status.subject, status.name): index for index, status in reversed(own)}
+    if not first:
         raise RuleSetError(f"there is no accepted release {release!r}; see headgate rules list --history")
     before: Mapping[str, int | None] = {
-        rule: history.before(rule, index) for rule, index in sorted(first_entries.items())
+        name: history.before(name, index) for (subject, name), index in sorted(first.items()) if subject is Subject.RULE
     }
     restored = [_with_next_version(history, rule, version) for rule, version in before.items() if version is not None]
-    return restored, [rule for rule, version in before.items() if version is None]
+    deleted = [rule for rule, version in before.items() if version is None]
+    return restored, deleted, _revert_named(history, first)
+
+
+def _revert_named(history: RuleHistory, first: Mapping[tuple[Subject, str], int]) -> NamedChanges:
+    """Return the changes of features and policies. ``first``: by subject and name, the first entry of the release."""
+    versions = {
+        (subject, name): history.named_before(subject, name, index)
+        for (subject, name), index in sorted(first.items())
+        if subject in (Subject.FEATURE, Subject.DECISION_POLICY)
+    }
+    features = {name: version for (subject, name), version in versions.items() if subject is Subject.FEATURE}
+    policies = {name: version for (subject, name), version in versions.items() if subject is not Subject.FEATURE}
+    newest_feature = _newest_versions(history.features)
+    newest_policy = _newest_versions(history.policies)
+    return NamedChanges.model_construct(
+        features=tuple(
+            history.features[name, version].model_copy(update={"version": newest_feature[name] + 1})
+            for name, version in features.items()
+            if version is not None
+        ),
+        decision_policies=tuple(
+            history.policies[name, version][-1][1].model_copy(update={"version": newest_policy[name] + 1})
+            for name, version in policies.items()
+            if version is not None
+        ),
+        delete_policies=tuple(name for name, version in policies.items() if version is None),
+        delete_features=tuple(name for name, version in features.items() if version is None),
+    )
+
+
+def _newest_versions(known: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    """Return the highest version of each name."""
+    found: dict[str, int] = {}
+    for name, version in known:
+        found[name] = max(version, found.get(name, 0))
+    return found

@@ -52,7 +52,7 @@ def test_a_rollback_can_restore_any_accepted_version_even_of_a_deleted_rule() ->
 def test_a_rollback_reverts_a_whole_release() -> None:
     changes = release("q3", [document("a", 2, where="amount > 9"), document("b", 1)], deleted=["c"])
     history = replay(put("a", 1, where="amount > 5"), put("c", 7, where="amount > 7"), *changes)
-    back, deleted = revert_release(history, "q3")
+    back, deleted, _ = revert_release(history, "q3")
     assert [(r.id, r.version, r.where) for r in back] == [("a", 3, "amount > 5"), ("c", 8, "amount > 7")]
     assert deleted == ["b"]
     with pytest.raises(RuleSetError, match="no accepted release 'q4'"):

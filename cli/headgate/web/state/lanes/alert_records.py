@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
 from headgate.explain.kafka_reader import KafkaRecord
+from headgate.web.state.lanes.lane_kind import LaneKind, find_needles, key_terms, term
 from headgate.web.state.values import AlertValue
-
-#: A text that JSON has as it is, in every way of writing it.
-_PLAIN = re.compile(r"[A-Za-z0-9_. :-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +24,34 @@ class AlertFilter:
     since_ms: int | None = None
     until_ms: int | None = None
 
+    @property
+    def terms(self) -> frozenset[str]:
+        """The terms that each selected alert has."""
+        words = {"rule": self.rule, "severity": self.severity, "key": self.key}
+        return frozenset(term(name, word) for name, word in words.items() if word)
+
     def matches(self, alert: AlertValue) -> bool:
         """Return whether the filter selects the alert."""
         return (
-            (not self.rule or alert.rule == self.rule)
-            and (not self.severity or alert.severity == self.severity)
-            and (not self.key or any(self.key in (text, f"{name}={text}") for name, text in key_texts(alert)))
+            self.terms.issubset(alert_terms(alert))
             and (self.until_ms is None or alert.raised_ms < self.until_ms)
             and (self.since_ms is None or alert.raised_ms >= self.since_ms)
         )
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """Bytes that the record of each selected alert contains, whatever wrote it: most records need no parser."""
-        texts = (self.rule, self.severity, self.key.rpartition("=")[2])
-        return tuple(text.encode() for text in texts if _PLAIN.fullmatch(text))
+        """Bytes that the record of each selected alert contains."""
+        return find_needles((self.rule, self.severity, self.key.rpartition("=")[2]))
 
 
-def key_texts(alert: AlertValue) -> Iterator[tuple[str, str]]:
-    """Yield column and value of the alert's key, as texts."""
-    for name, value in alert.key.items():
-        yield name, value if isinstance(value, str) else orjson.dumps(value).decode()
+def alert_terms(alert: AlertValue) -> Sequence[str]:
+    """Return the terms by which an alert is found."""
+    return [term("rule", alert.rule), term("severity", alert.severity), *key_terms(alert.key)]
+
+
+def alert_kind(lane: str) -> LaneKind[AlertValue]:
+    """Return how the alerts of a lane are read."""
+    return LaneKind(partial(parse_alert, lane=lane), alert_terms)
 
 
 def parse_alert(record: KafkaRecord, lane: str) -> AlertValue | None:

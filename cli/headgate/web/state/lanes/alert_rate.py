@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 from headgate.explain.kafka_reader import KafkaReader
-from headgate.web.state.topic_follower import TopicFollower
+from headgate.web.state.lanes.topic_follower import TopicFollower
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import ALERTS
 

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.web.server import ConsoleServer, running
 from headgate.web.settings import ConsoleApp, ConsoleSettings
-from headgate.web.state.alert_rate import AlertRate
+from headgate.web.state.lanes.alert_rate import AlertRate
 from headgate.web.state.overview import dead_letter_needs, read_process
 from headgate.web.state.values import CodeCount
 from streamcore.control.channel import FileChannel
@@ -28,7 +28,8 @@ pytestmark = pytest.mark.kafka
 def test_rules_have_their_versions_documents_and_tests(shown: Shown) -> None:
     listed = shown.program.get(f"{shown.api}/rules").json
     assert [(one["rule"], one["version"], one["mode"], one["status"]) for one in listed["rules"]] == [
-        ("seen", 1, "live", "accepted")
+        ("past", 1, "live", "accepted"),
+        ("seen", 1, "live", "accepted"),
     ]
     answer = shown.program.get(f"{shown.api}/rules/seen")
     assert answer.json["document"]["owner"] == HOSTILE
@@ -44,7 +45,7 @@ def test_rules_have_their_versions_documents_and_tests(shown: Shown) -> None:
 
 def test_filters_and_pages_of_rules_leave_nothing_out(shown: Shown) -> None:
     assert shown.program.get(f"{shown.api}/rules?text=nothing-of-the-kind").json["total"] == 0
-    assert shown.program.get(f"{shown.api}/rules?mode=live&stream=shop").json["total"] == 1
+    assert shown.program.get(f"{shown.api}/rules?mode=live&stream=shop").json["total"] == 2
 
 
 def test_the_history_has_the_answers_and_the_rejection(shown: Shown) -> None:
@@ -58,11 +59,11 @@ def test_the_history_has_the_answers_and_the_rejection(shown: Shown) -> None:
     names = {(one["subject"], one["name"]): one for one in found}
     assert names["rule", "wrong"]["status"] == "rejected"
     assert names["list", "denied"]["answered"]
-    assert len(found) == len({(one["offset"], one["subject"], one["name"]) for one in found}) == 3
+    assert len(found) == len({(one["offset"], one["subject"], one["name"]) for one in found}) == 6
     (denied,) = shown.program.get(f"{shown.api}/lists").json
     assert (denied["name"], denied["entries"], denied["owner"]) == ("denied", 1, HOSTILE)
     streams = {one["name"]: one["rules"] for one in shown.program.get(f"{shown.api}/streams").json}
-    assert streams["shop"] == ["seen"]
+    assert streams["shop"] == ["past", "seen"]
     assert shown.program.get(f"{shown.api}/releases").json["changes"] == []
 
 
@@ -129,7 +130,7 @@ def test_an_app_says_what_needs_a_person(shown: Shown) -> None:
     assert ("bad", "rule wrong was rejected") in needs
     assert any(level == "warn" and what.startswith("1 dead letter") for level, what in needs)
     assert sum(app["alerts_per_minute"]) >= 3
-    assert app["rules"] == {"live": 1}
+    assert app["rules"] == {"live": 2}
     assert shown.program.get("/api/v1/apps").json == [shown.app.name]
     assert shown.program.get("/api/v1/apps/other").status == 404
 
