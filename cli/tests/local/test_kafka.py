@@ -22,6 +22,7 @@ from streamcore.errors import Retryable
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka import readers, topics
 from streamcore.kafka.settings import KafkaSettings
+from tests.harness.run.shared_servers import unique_name
 
 pytestmark = pytest.mark.kafka
 NewBroker = Callable[..., EmbeddedBroker]
@@ -58,21 +59,16 @@ def test_records_survive_a_stop_and_a_kill_on_the_same_port(new_broker: NewBroke
     assert values(bootstrap, topic) == [b"one", b"two"]
 
 
-def test_a_second_start_uses_the_running_broker(new_broker: NewBroker) -> None:
+def test_a_second_start_uses_the_running_broker_unless_it_has_another_port(new_broker: NewBroker) -> None:
     first = new_broker()
     bootstrap = first.start()
     second = EmbeddedBroker(BrokerSettings(first.settings.folder))
     assert second.start() == bootstrap
     assert second.running == first.running
+    with pytest.raises(BrokerError, match="headgate broker stop"):  # it has another port
+        EmbeddedBroker(BrokerSettings(first.settings.folder, port=1)).start()
     second.stop()
     assert first.running is None
-
-
-def test_a_start_on_another_port_than_the_running_broker_is_rejected_with_advice(new_broker: NewBroker) -> None:
-    first = new_broker()
-    first.start()
-    with pytest.raises(BrokerError, match="headgate broker stop"):
-        EmbeddedBroker(BrokerSettings(first.settings.folder, port=1)).start()
 
 
 def test_a_port_in_use_by_another_program_is_rejected(new_broker: NewBroker) -> None:
@@ -112,13 +108,12 @@ def test_a_paused_broker_does_not_answer_and_continues_when_resumed(new_broker: 
     assert make_topic(broker.bootstrap) == "kept"
 
 
-def test_the_broker_does_not_create_topics_automatically(new_broker: NewBroker) -> None:
-    broker = new_broker()
-    settings = KafkaSettings(broker.start())
-    producer = clients.producer(settings)
-    producer.produce("never-made", b"x")
+def test_the_broker_does_not_create_topics_automatically(kafka: KafkaSettings) -> None:
+    name = unique_name("never-made", 1)
+    producer = clients.producer(kafka)
+    producer.produce(name, b"x")
     assert producer.flush(2) == 1
-    assert topics.describe(settings, ["never-made"]) == {}
+    assert topics.describe(kafka, [name]) == {}
 
 
 _PARENT = """
@@ -177,10 +172,3 @@ def test_two_processes_that_start_the_same_broker_at_once_share_one(new_broker: 
         end_process(parent, signal.SIGKILL)
     assert pids[0] == pids[1]
     assert ours.running is not None
-
-
-def test_a_ready_broker_serves_clients(new_broker: NewBroker) -> None:
-    bootstrap = new_broker().start()
-    topic = make_topic(bootstrap)
-    write(bootstrap, topic, b"at once")
-    assert values(bootstrap, topic) == [b"at once"]

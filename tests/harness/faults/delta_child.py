@@ -1,9 +1,9 @@
-"""A process that writes cuts to a Delta table and dies at a given step: ``delta_child.py FOLDER CUTS DEATH [N]``.
+"""A process that writes cuts to a Delta table and dies at a given step.
 
-``FOLDER`` may be a URI; how to log in there is then in the environment, by the names that S3's clients know.
+``folder`` may be a URI; how to log in there is then in the environment, by the names that S3's clients know.
 
-``DEATH``: a step of the protocol or of the upkeep, at its ``N``-th time; ``commit``: at the system call that would make
-the N-th cut's commit visible, all its data files written; ``never``. Prints ``done`` when it got through.
+``death``: a step of the protocol or of the upkeep, the ``at``-th time; ``commit``: at the system call that would make
+the commit of that cut visible, all its data files written; ``never``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import platform
 import signal
 import struct
-import sys
 import threading
 from pathlib import Path
 
@@ -65,10 +64,9 @@ def deny_links() -> None:
     assert libc.syscall(seccomp, 1, _TSYNC, ctypes.create_string_buffer(header)) == 0, os.strerror(ctypes.get_errno())
 
 
-def main() -> None:
-    """Write the cuts that the arguments name."""
-    folder, cuts, death = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    left = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+def main(folder: Path | str, cuts: int, death: str = "never", at: int = 1) -> None:
+    """Write cuts 0 to ``cuts`` - 1, without those that an earlier process has written."""
+    left = at
 
     def reached(step: str) -> None:
         nonlocal left
@@ -87,8 +85,3 @@ def main() -> None:
             for thread in set(threading.enumerate()) - {threading.main_thread()}:
                 thread.join(_MAINTENANCE_S)
     writer.close()
-    print("done")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,8 @@
-"""A process that writes cuts to an Iceberg table and dies at a given step: ``iceberg_child.py FOLDER CUTS DEATH [N]``.
+"""A process that writes cuts to an Iceberg table and dies at a given step.
 
-``FOLDER`` has an SQL catalogue in SQLite, or the file ``catalog.json`` with the options of another one. ``DEATH``: a
-step of the protocol, at its ``N``-th time; ``commit``: in the N-th cut, when its files and the table's new metadata are
-written and the catalogue has not taken them; ``lost``: right after it has, before the sink knows; ``never``. Prints
-``done`` when it got through.
+``folder`` has an SQL catalogue in SQLite, or the file ``catalog.json`` with the options of another one. ``death``: a
+step of the protocol, the ``at``-th time; ``commit``: in that cut, when its files and the table's new metadata are
+written and the catalogue has not taken them; ``lost``: right after it has, before the sink knows; ``never``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,10 +62,9 @@ def _dying(commit: Callable[..., object] | None) -> Callable[..., None]:
     return die
 
 
-def main() -> None:
-    """Write the cuts that the arguments name."""
-    folder, cuts, death = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    left = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+def main(folder: Path, cuts: int, death: str = "never", at: int = 1) -> None:
+    """Write cuts 0 to ``cuts`` - 1, without those that an earlier process has written."""
+    left = at
 
     def reached(step: str) -> None:
         nonlocal left
@@ -82,8 +79,3 @@ def main() -> None:
     for batch in range(0 if last is None else last.batch, cuts):  # Spark repeats the last cut
         writer.write(cut_id(batch), {"rows": cut(batch)})
     writer.close()
-    print("done")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,12 @@
 """A process that writes cuts to a folder of Parquet files and dies at a given step.
 
-``parquet_child.py FOLDER CUTS DEATH [N]``: ``FOLDER`` may be ``s3://bucket/prefix``; ``DEATH`` is a step of the
-protocol, at its ``N``-th time, or ``never``. Prints ``done`` when it got through.
+``folder`` may be ``s3://bucket/prefix``; ``death`` is a step of the protocol, the ``at``-th time, or ``never``.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -33,10 +31,9 @@ def sink(folder: Path | str, hooks: SinkHooks | None = None) -> ParquetSink:
     return ParquetSink(settings(folder), {"rows": SCHEMA}, hooks)
 
 
-def main() -> None:
-    """Write the cuts that the arguments name."""
-    folder, cuts, death = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    left = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+def main(folder: Path | str, cuts: int, death: str = "never", at: int = 1) -> None:
+    """Write cuts 0 to ``cuts`` - 1, without those that an earlier process has written."""
+    left = at
     lock = threading.Lock()
 
     def reached(step: str) -> None:
@@ -51,8 +48,3 @@ def main() -> None:
     for batch in range(0 if last is None else last.batch, cuts):  # Spark repeats the last cut
         writer.write(cut_id(batch), {"rows": cut(batch)})
     writer.close()
-    print("done")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
 from streamcore.sinks.postgres.sink import PostgresSink, PostgresStep
-from streamcore.sinks.sink import RetryPolicy, SinkHooks
+from streamcore.sinks.sink import SinkHooks
 from tests.harness.cut_ids import cut_id
 
 CUTS = 4
@@ -54,9 +53,8 @@ def rows_of(cut: int) -> pa.Table:
     )
 
 
-def main(arguments: list[str]) -> None:
-    port, database, user, password_file, log_path, step, protection = arguments
-    log = Path(log_path)
+def main(settings: PostgresSettings, log: Path, step: str, kind: type[PostgresSink]) -> None:
+    """Write the cuts that are not in ``log``, and die at ``step``."""
     done = log.read_text().splitlines()
     cut = int(done[-1].split()[0]) + 1 if done else 0
 
@@ -64,16 +62,6 @@ def main(arguments: list[str]) -> None:
         if at == step and (cut == 2 or at == PostgresStep.FENCED):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    settings = PostgresSettings(
-        "127.0.0.1",
-        database,
-        user,
-        TABLES,
-        port=int(port),
-        password_file=Path(password_file),
-        patience=RetryPolicy(30_000, 20, 200),
-    )
-    kind = {"on": PostgresSink, "off": ForgetfulSink}[protection]
     sink = kind("db", settings, {"log": SCHEMA, "latest": SCHEMA}, SinkHooks(on_step=reached))
     sink.open(WriterId("app", 1))
     while cut < CUTS:
@@ -84,7 +72,3 @@ def main(arguments: list[str]) -> None:
             )
         cut += 1
     sink.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

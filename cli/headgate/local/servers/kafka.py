@@ -87,7 +87,7 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
         java = [str(self._java.executable), "-cp", os.pathsep.join(map(str, sorted(library.glob("*.jar"))))]
         if not self.files.formatted_marker.exists():
             self._print_message(f"broker: preparing its folder {self.files.folder}")
-        self.files.format([*java, *java_runtime.SHORT_LIVED])
+        self.files.format([*java, *java_runtime.SHORT_LIVED, *self._archived_classes()])
         self._log_before = self.files.log.stat().st_size if self.files.log.exists() else 0
         self._spawn([*java, *self._jvm_options(self._java), "kafka.Kafka", str(self.files.server)], self.files.output)
 
@@ -101,15 +101,19 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
 
     def _jvm_options(self, java: Java) -> list[str]:
         """Return the JVM's options: G1 with short pauses, because benchmarks measure latency with this broker, and an
-        archive of classes, which halves the time of the start."""
+        archive of classes, which halves the time of the start; the JVM writes it at its end if there is none."""
         long_lived = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
         options = [f"-Xmx{self.settings.heap_mb}m"]
         options += java_runtime.SHORT_LIVED if self.settings.short_lived else long_lived
         options.append(f"-Dlog4j2.configurationFile={self.files.logging}")
-        archive = self._class_archive()
-        if archive.exists():
-            return [*options, f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
+        if found := self._archived_classes():
+            return [*options, *found]
         return [*options, f"-XX:ArchiveClassesAtExit={self.files.classes}"] if java.shares_classes else options
+
+    def _archived_classes(self) -> list[str]:
+        """Return the JVM's options for the archive of classes; none before the first stop of a broker."""
+        archive = self._class_archive()
+        return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
 
     def _class_archive(self) -> Path:
         """Return the archive of Kafka's classes for this Java and these jars; a JVM rejects any other."""

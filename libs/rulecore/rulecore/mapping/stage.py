@@ -10,13 +10,14 @@ come from and where they go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from rulecore.language import Expr, columns
+from rulecore.language import columns
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
 from rulecore.lists.fill_columns import with_list_columns
@@ -46,10 +47,10 @@ class MappingStage(MappingSpec):
         """Return the rows with the kept columns, the new ones, and ``CODE`` and ``REASON``."""
         frame = to_physical(rows, self._reads)
         frame = with_list_columns(frame, [lookup for f in self.fields for lookup in f.lookups], contents)
-        frame = frame.with_columns(to_polars(f.expr).alias(_FIELD + f.name) for f in self.fields)
+        frame = frame.with_columns(compiled.value for compiled in self._compiled_fields)
         errors = FirstError(rows.height)
-        for number, field in enumerate(self.fields):
-            self._check(number, field, frame, errors)
+        for number, (field, compiled) in enumerate(zip(self.fields, self._compiled_fields, strict=True)):
+            _check(number, field, compiled, frame, errors)
         checked = self._evaluate_rules(rows, frame, contents) if self.rules else frame
         for number, rule in enumerate(self.rules, len(self.fields)):
             errors.mark(
@@ -68,25 +69,17 @@ class MappingStage(MappingSpec):
         names = frozenset().union(*(columns(expr) for expr in exprs))
         return {name: type_ for name, type_ in self.given.items() if name in names}
 
-    def _check(self, number: int, field: ComputedField, frame: pl.DataFrame, errors: FirstError) -> None:
-        """Mark the errors of a field: a needed lookup without a result, an expression that failed, null in a field that
-        is not nullable."""
-        column = frame[_FIELD + field.name]
-        null: Mask | None = column.is_null().to_numpy() if column.null_count() else None
-        if field.type == DOUBLE and not (finite := column.is_finite().fill_null(value=True)).all():
-            errors.mark(number, ~finite.to_numpy(), RowCode.BAD_VALUE)
-        if null is not None or not expression_errors.is_strict(field.expr):
-            if field.needed:
-                errors.mark(
-                    number,
-                    _failed_rows(frame, field.expr, null, expression_errors.not_in_list(field.needed)),
-                    RowCode.NOT_IN_LIST,
-                )
-            if expression_errors.can_fail(field.expr):
-                failed = _failed_rows(frame, field.expr, null, expression_errors.is_failed)
-                errors.mark(number, failed, RowCode.BAD_VALUE)
-        if null is not None and not field.nullable:
-            errors.mark(number, null, RowCode.NULL_FIELD)
+    @cached_property
+    def _compiled_fields(self) -> Sequence[_CompiledField]:
+        return [_CompiledField.compile(field) for field in self.fields]
+
+    @cached_property
+    def _compiled_rules(self) -> Sequence[pl.Expr]:
+        return [to_polars(rule.expr).alias(_RULE + rule.name) for rule in self.rules]
+
+    def __getstate__(self) -> Mapping[str, object]:
+        """Return the specification alone: each process compiles it once."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def _evaluate_rules(
         self, rows: pl.DataFrame, frame: pl.DataFrame, contents: Mapping[str, ListContent]
@@ -96,7 +89,7 @@ class MappingStage(MappingSpec):
         kept = to_physical(rows, {name: self.given[name] for name in self.keeps})
         named = kept.with_columns(frame[computed].alias(name) for name, computed in model.items())
         named = with_list_columns(named, [lookup for r in self.rules for lookup in r.lookups], contents)
-        return named.with_columns(to_polars(r.expr).alias(_RULE + r.name) for r in self.rules)
+        return named.with_columns(self._compiled_rules)
 
     def _column(self, rows: pl.DataFrame, frame: pl.DataFrame, field: ComputedField) -> pl.Series:
         """Return the output column of a field. A plain copy is taken from ``rows``, without conversion."""
@@ -105,17 +98,54 @@ class MappingStage(MappingSpec):
         return to_logical_column(frame[_FIELD + field.name].alias(field.name), field.type)
 
 
-def _failed_rows(
-    frame: pl.DataFrame, expr: Expr, null: Mask | None, self_failure: expression_errors.SelfFailure
-) -> Mask:
-    """Return the rows on which the expression failed. For a strict expression only its null rows (``null``) are
-    checked.
+@dataclass(frozen=True)
+class _CompiledField:
+    """The column of a field, and the conditions that it failed: None if it cannot. To compile them takes far longer
+    than a cut of few rows. ``strict``: only rows with null can have failed.
     """
-    if null is None or not expression_errors.is_strict(expr):
-        return _true_rows(frame, expression_errors.evaluation_error(expr, self_failure))
-    failed = np.zeros(frame.height, dtype=bool)
-    failed[null] = _true_rows(frame.filter(pl.Series(null)), expression_errors.evaluation_error(expr, self_failure))
-    return failed
+
+    value: pl.Expr
+    strict: bool
+    not_in_list: pl.Expr | None
+    failed: pl.Expr | None
+
+    @classmethod
+    def compile(cls, field: ComputedField) -> _CompiledField:
+        expr, needed = field.expr, expression_errors.not_in_list(field.needed)
+        return cls(
+            to_polars(expr).alias(_FIELD + field.name),
+            expression_errors.is_strict(expr),
+            expression_errors.evaluation_error(expr, needed) if field.needed else None,
+            expression_errors.evaluation_error(expr) if expression_errors.can_fail(expr) else None,
+        )
+
+
+def _check(
+    number: int, field: ComputedField, compiled: _CompiledField, frame: pl.DataFrame, errors: FirstError
+) -> None:
+    """Mark the errors of a field: a needed lookup without a result, an expression that failed, null in a field that
+    is not nullable."""
+    column = frame[_FIELD + field.name]
+    null: Mask | None = column.is_null().to_numpy() if column.null_count() else None
+    if field.type == DOUBLE and not (finite := column.is_finite().fill_null(value=True)).all():
+        errors.mark(number, ~finite.to_numpy(), RowCode.BAD_VALUE)
+    if null is not None or not compiled.strict:
+        checked = null if compiled.strict else None
+        if compiled.not_in_list is not None:
+            errors.mark(number, _failed_rows(frame, compiled.not_in_list, checked), RowCode.NOT_IN_LIST)
+        if compiled.failed is not None:
+            errors.mark(number, _failed_rows(frame, compiled.failed, checked), RowCode.BAD_VALUE)
+    if null is not None and not field.nullable:
+        errors.mark(number, null, RowCode.NULL_FIELD)
+
+
+def _failed_rows(frame: pl.DataFrame, failed: pl.Expr, checked: Mask | None) -> Mask:
+    """Return the rows for which the condition holds, of all rows or of those in ``checked``."""
+    if checked is None:
+        return _true_rows(frame, failed)
+    found = np.zeros(frame.height, dtype=bool)
+    found[checked] = _true_rows(frame.filter(pl.Series(checked)), failed)
+    return found
 
 
 def _true_rows(frame: pl.DataFrame, condition: pl.Expr) -> Mask:

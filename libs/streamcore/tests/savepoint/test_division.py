@@ -30,16 +30,18 @@ from tests.harness.apps.stateful_programs import PROGRAMS, by_user, orders
 from tests.harness.apps.versioned_shop import Version, moment, restore, rows, save
 
 CUTS = 6
+#: Few, so that a shard for each costs little.
+KEY_GROUPS = 20
 #: Numbers of shards, one after the other, each for two cuts.
-CHANGES = ((1, 3, 16), (4, 128, 2))
+CHANGES = ((1, 3, 16), (4, KEY_GROUPS, 2))
 
 
-def _run(topology: sc.Topology, shards: Iterable[int]) -> SimulationResult:
+def _run(topology: sc.Topology, shards: Iterable[int], key_groups: int = KEY_GROUPS) -> SimulationResult:
     """Run the cuts, each pair of cuts with the next number of shards, and end the streams."""
     result, read = SimulationResult(), {node.name for node in topology.sources}
-    simulation = Simulation(topology, shards=1)
+    simulation = Simulation(topology, app=topology.app(key_groups=key_groups))
     for turn, count in enumerate(shards):
-        app, before = topology.app(shards=count), simulation
+        app, before = topology.app(shards=count, key_groups=key_groups), simulation
         simulation = Simulation(topology, app=app, blobs=divide_state(before.blobs, before.local.app, app))
         simulation.offsets, simulation.seen = before.offsets, before.seen
         for cut in (2 * turn, 2 * turn + 1):
@@ -63,9 +65,15 @@ def test_the_output_does_not_depend_on_changes_of_the_number_of_shards(program: 
     for shards in CHANGES:
         changed = _run(topology, shards)
         if program == "duplicates":  # the limit of ids is one of each shard
-            assert set(_lines(changed)) <= set(_lines(whole)) | set(_lines(_run(topology, (128, 128, 128))))
+            assert set(_lines(changed)) <= set(_lines(whole)) | set(_lines(_run(topology, [KEY_GROUPS] * 3)))
         else:
             assert _lines(changed) == _lines(whole)
+
+
+@pytest.mark.slow
+def test_a_shard_for_each_key_group_of_an_app_that_sets_none_gives_the_same_output() -> None:
+    topology = sc.Topology("shop", PROGRAMS["an interval join"]().sink("out"))
+    assert _lines(_run(topology, (4, 128, 2), 128)) == _lines(_run(topology, (1, 1, 1), 128))
 
 
 @pytest.mark.slow

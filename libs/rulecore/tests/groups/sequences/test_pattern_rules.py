@@ -152,14 +152,15 @@ def records(text: str) -> list[RawRecord]:
 
 
 def run(rule: bytes, text: str, *, shards: int, each: bool, restart: bool) -> dict[str, list[str]]:
-    """Return the matches of each user. ``each``: a cut for each event. ``restart``: before each cut but the first."""
+    """Return the matches of each user. ``each``: a cut for each event of a user. ``restart``: between all cuts."""
     kernel = RulesFactory((RuleStream(SCHEMA, "acts"),))
     watermark = WatermarkStrategy(max_out_of_orderness_ms=0)
     app = App("t", (Source(SCHEMA, "acts"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
     running = InProcessApp(app)
     events, words = records(text), text.split()
     half = len(events) // 2
-    cuts = [[event] for event in events] if each else [events[:half], events[half:]] if restart else [events]
+    each_turn = [events[first : first + len(USERS)] for first in range(0, len(events), len(USERS))]
+    cuts = each_turn if each else [events[:half], events[half:]] if restart else [events]
     found: dict[str, list[str]] = {user: [] for user in USERS}
     for number, cut in enumerate([[control_record(1, "r", rule), *cuts[0]], *cuts[1:], []]):
         if restart and number:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,18 +14,18 @@ from streamcore.errors import Fenced
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from tests.harness.cut_ids import cut_id
-from tests.harness.faults import delta_child
+from tests.harness.faults import delta_child, killable
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink
 from tests.harness.oracles import delta_log
 
 _OWNER = WriterId("app", 1)
 _CUTS = 7
+#: By itself, or by the kernel at the forbidden system call.
+_KILLED = (-signal.SIGKILL, -signal.SIGSYS)
 
 
-def _run(folder: Path, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, delta_child.__file__, str(folder), str(_CUTS), death, str(at)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+def _run(folder: Path, death: str = "never", at: int = 1) -> int | None:
+    return killable.run(delta_child.main, folder, _CUTS, death, at)
 
 
 def _ids(folder: Path) -> list[int]:
@@ -54,18 +50,14 @@ def _ids(folder: Path) -> list[int]:
 def test_a_process_killed_at_any_step_leaves_a_table_that_its_successor_completes(
     tmp_path: Path, death: str, at: int
 ) -> None:
-    died = _run(tmp_path / "t", death, at)
-    assert died.returncode < 0, died.stderr
-    assert "done" not in died.stdout
-    second = _run(tmp_path / "t", "never")
-    assert second.stdout == "done\n", second.stderr
+    assert _run(tmp_path / "t", death, at) in _KILLED
+    assert _run(tmp_path / "t") == 0
     assert _ids(tmp_path / "t") == list(range(_CUTS * PER_CUT))
 
 
 @pytest.mark.slow
 def test_data_files_without_a_commit_are_invisible_to_readers(tmp_path: Path) -> None:
-    died = _run(tmp_path / "t", "commit", 2)
-    assert died.returncode in (-signal.SIGSYS, -signal.SIGKILL), died.stderr
+    assert _run(tmp_path / "t", "commit", 2) in _KILLED
     files = {str(p.relative_to(tmp_path / "t")) for p in (tmp_path / "t").glob("day=*/*.parquet")}
     listed = {str(file["path"]) for file in delta_log.live_files(tmp_path / "t")}
     assert listed < files, "the cut had written its files"
@@ -73,14 +65,9 @@ def test_data_files_without_a_commit_are_invisible_to_readers(tmp_path: Path) ->
 
 
 def test_kills_at_random_moments_neither_lose_nor_repeat_rows(tmp_path: Path) -> None:
-    folder, environment = tmp_path / "t", {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, delta_child.__file__, str(folder), "40", "never"]
-    for delay_ms in (350, 500, 650, 800, 950, 1100):
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
-            time.sleep(delay_ms / 1000)
-            child.kill()
-    assert subprocess.run(command, env=environment, capture_output=True, check=True).stdout == b"done\n"
-    assert _ids(folder) == list(range(40 * PER_CUT))
+    killable.run_and_kill((40, 60, 80, 100, 120, 140), delta_child.main, tmp_path / "t", 40)
+    assert killable.run(delta_child.main, tmp_path / "t", 40) == 0
+    assert _ids(tmp_path / "t") == list(range(40 * PER_CUT))
 
 
 class _Forgetful(DeltaSink):
@@ -158,11 +145,9 @@ def test_an_epoch_that_starts_between_the_files_and_the_commit_fences_the_writer
 @pytest.mark.slow
 def test_two_processes_of_one_epoch_write_the_same_cuts_once(tmp_path: Path) -> None:
     sink(tmp_path / "t").open(_OWNER)
-    command = [sys.executable, delta_child.__file__, str(tmp_path / "t"), "30", "never"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    children = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    ended = [child.communicate(timeout=100)[0] for child in children]
-    assert "done\n" in ended, "the slower one may be fenced: the ledger is ahead of it"
+    assert 0 in killable.run_together(2, delta_child.main, tmp_path / "t", 30), (
+        "the slower one may be fenced: the ledger is ahead"
+    )
     assert _ids(tmp_path / "t") == list(range(30 * PER_CUT))
 
 

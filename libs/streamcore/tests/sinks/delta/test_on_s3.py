@@ -6,9 +6,7 @@ Needs a server that the environment names (``tests/harness/servers/s3_server.py`
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from streamcore.sinks.delta.settings import DeltaSettings
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from tests.harness.cut_ids import cut_id
-from tests.harness.faults import delta_child
+from tests.harness.faults import delta_child, killable
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink
 from tests.harness.oracles import delta_log
 from tests.harness.servers.s3_server import ENDPOINT, S3Location, environment, new_location, options
@@ -44,19 +42,6 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Location:
     return new_location(tmp_path)
 
 
-def _command(location: S3Location, cuts: int, death: str, at: int = 1) -> list[str]:
-    return [sys.executable, delta_child.__file__, location.uri, str(cuts), death, str(at)]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-
-def _run(location: S3Location, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
-    command = _command(location, _CUTS, death, at)
-    return subprocess.run(command, capture_output=True, text=True, env=_environment(), timeout=100, check=False)
-
-
 def _ids(location: S3Location) -> list[int]:
     return sorted(int(str(row["id"])) for row in delta_log.rows(location.copy()))
 
@@ -68,29 +53,22 @@ def _ids(location: S3Location) -> list[int]:
 def test_a_process_killed_at_any_step_leaves_a_table_that_its_successor_completes(
     location: S3Location, death: str, at: int
 ) -> None:
-    died = _run(location, death, at)
-    assert died.returncode < 0, died.stderr
-    second = _run(location, "never")
-    assert second.stdout == "done\n", second.stderr
+    assert killable.run(delta_child.main, location.uri, _CUTS, death, at) == -signal.SIGKILL
+    assert killable.run(delta_child.main, location.uri, _CUTS) == 0
     assert _ids(location) == list(range(_CUTS * PER_CUT))
 
 
 def test_kills_at_random_moments_neither_lose_nor_repeat_rows(location: S3Location) -> None:
-    command = _command(location, 40, "never")
-    for delay_ms in (600, 900, 1_200, 1_500):
-        with subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL) as child:
-            time.sleep(delay_ms / 1000)
-            child.kill()
-    assert subprocess.run(command, env=_environment(), capture_output=True, check=True).stdout == b"done\n"
+    killable.run_and_kill((100, 200, 300, 400), delta_child.main, location.uri, 40)
+    assert killable.run(delta_child.main, location.uri, 40) == 0
     assert _ids(location) == list(range(40 * PER_CUT))
 
 
 def test_two_processes_of_one_epoch_write_the_same_cuts_once(location: S3Location) -> None:
     sink(location.uri).open(_OWNER)
-    command = _command(location, 20, "never")
-    children = [subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    ended = [child.communicate(timeout=200)[0] for child in children]
-    assert "done\n" in ended, "the slower one may be fenced: the ledger is ahead of it"
+    assert 0 in killable.run_together(2, delta_child.main, location.uri, 20), (
+        "the slower one may be fenced: the ledger is ahead"
+    )
     assert _ids(location) == list(range(20 * PER_CUT))
 
 

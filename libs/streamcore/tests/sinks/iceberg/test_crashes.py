@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +18,7 @@ from streamcore.sinks.iceberg.sink import IcebergSink
 from streamcore.sinks.iceberg.table import OpenIcebergTable
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from tests.harness.cut_ids import cut_id
-from tests.harness.faults import iceberg_child
+from tests.harness.faults import iceberg_child, killable
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut
 from tests.harness.faults.iceberg_child import TABLE, settings, sink
 from tests.harness.oracles import iceberg_files
@@ -31,18 +27,8 @@ _OWNER = WriterId("app", 1)
 _CUTS = 5
 
 
-def _command(folder: Path, cuts: int, death: str, at: int = 1) -> list[str]:
-    return [sys.executable, iceberg_child.__file__, str(folder), str(cuts), death, str(at)]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-
-def _run(folder: Path, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        _command(folder, _CUTS, death, at), capture_output=True, text=True, env=_environment(), timeout=100, check=False
-    )
+def _run(folder: Path, death: str = "never", at: int = 1) -> int | None:
+    return killable.run(iceberg_child.main, folder, _CUTS, death, at)
 
 
 def _ids(folder: Path) -> list[int]:
@@ -66,18 +52,14 @@ def _ids(folder: Path) -> list[int]:
 def test_a_process_killed_at_any_step_leaves_a_table_that_its_successor_completes(
     tmp_path: Path, death: str, at: int
 ) -> None:
-    died = _run(tmp_path, death, at)
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    assert "done" not in died.stdout
-    second = _run(tmp_path, "never")
-    assert second.stdout == "done\n", second.stderr
+    assert _run(tmp_path, death, at) == -signal.SIGKILL
+    assert _run(tmp_path) == 0
     assert _ids(tmp_path) == list(range(_CUTS * PER_CUT))
 
 
 @pytest.mark.slow
 def test_data_files_without_a_commit_are_invisible_to_readers(tmp_path: Path) -> None:
-    died = _run(tmp_path, "commit", 2)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert _run(tmp_path, "commit", 2) == -signal.SIGKILL
     files = {*(tmp_path / "warehouse").rglob("*.parquet")}
     assert {*iceberg_files.live_files(tmp_path, TABLE)} < files, "the cut had written its files"
     assert _ids(tmp_path) == list(range(PER_CUT))
@@ -85,12 +67,8 @@ def test_data_files_without_a_commit_are_invisible_to_readers(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_kills_at_random_moments_neither_lose_nor_repeat_rows(tmp_path: Path) -> None:
-    for delay_ms in (900, 1100, 1300, 1500, 1700, 1900):
-        with subprocess.Popen(_command(tmp_path, 30, "never"), env=_environment(), stdout=subprocess.DEVNULL) as child:
-            time.sleep(delay_ms / 1000)
-            child.kill()
-    ended = subprocess.run(_command(tmp_path, 30, "never"), env=_environment(), capture_output=True, check=True)
-    assert ended.stdout == b"done\n"
+    killable.run_and_kill((60, 90, 120, 150, 180, 210), iceberg_child.main, tmp_path, 30)
+    assert killable.run(iceberg_child.main, tmp_path, 30) == 0
     assert _ids(tmp_path) == list(range(30 * PER_CUT))
 
 
@@ -215,13 +193,9 @@ def test_another_writer_of_the_table_delays_a_cut_and_harms_nothing(tmp_path: Pa
 @pytest.mark.slow
 def test_two_processes_of_one_epoch_write_the_same_cuts_once(tmp_path: Path) -> None:
     sink(tmp_path).open(_OWNER)
-    command = _command(tmp_path, 15, "never")
-    children = [
-        subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for _ in range(2)
-    ]
-    ended = [child.communicate(timeout=200)[0] for child in children]
-    assert "done\n" in ended, "the slower one may be fenced: the ledger is ahead of it"
+    assert 0 in killable.run_together(2, iceberg_child.main, tmp_path, 15), (
+        "the slower one may be fenced: the ledger is ahead"
+    )
     assert _ids(tmp_path) == list(range(15 * PER_CUT))
 
 

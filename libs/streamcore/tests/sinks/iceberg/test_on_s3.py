@@ -9,9 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,7 +22,7 @@ from streamcore.sinks.iceberg.settings import IcebergSettings
 from streamcore.sinks.iceberg.sink import IcebergSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from tests.harness.cut_ids import cut_id
-from tests.harness.faults import iceberg_child
+from tests.harness.faults import iceberg_child, killable
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut
 from tests.harness.faults.iceberg_child import TABLE, options, settings, sink
 from tests.harness.oracles import iceberg_files
@@ -54,32 +51,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _command(folder: Path, cuts: int, death: str, at: int = 1) -> list[str]:
-    return [sys.executable, iceberg_child.__file__, str(folder), str(cuts), death, str(at)]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-
 @pytest.mark.parametrize(("death", "at"), [("created", 1), ("before-commit", 3), ("commit", 3), ("lost", 4)])
 def test_a_process_killed_at_any_step_leaves_a_table_that_its_successor_completes(
     folder: Path, death: str, at: int
 ) -> None:
-    for how, expected in ((death, -signal.SIGKILL), ("never", 0)):
-        command = _command(folder, _CUTS, how, at)
-        ended = subprocess.run(command, capture_output=True, text=True, env=_environment(), timeout=100, check=False)
-        assert ended.returncode == expected, ended.stderr
+    assert killable.run(iceberg_child.main, folder, _CUTS, death, at) == -signal.SIGKILL
+    assert killable.run(iceberg_child.main, folder, _CUTS) == 0
     assert iceberg_files.ids(folder, TABLE) == list(range(_CUTS * PER_CUT))
 
 
 def test_kills_at_random_moments_neither_lose_nor_repeat_rows(folder: Path) -> None:
-    command = _command(folder, 20, "never")
-    for delay_ms in (1_200, 1_700, 2_300):
-        with subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL) as child:
-            time.sleep(delay_ms / 1000)
-            child.kill()
-    assert subprocess.run(command, env=_environment(), capture_output=True, check=True).stdout == b"done\n"
+    killable.run_and_kill((300, 500, 800), iceberg_child.main, folder, 20)
+    assert killable.run(iceberg_child.main, folder, 20) == 0
     assert iceberg_files.ids(folder, TABLE) == list(range(20 * PER_CUT))
 
 

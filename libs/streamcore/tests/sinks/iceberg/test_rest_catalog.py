@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +17,7 @@ from streamcore.sinks.iceberg.settings import IcebergCatalog, IcebergSettings, I
 from streamcore.sinks.iceberg.sink import IcebergSink
 from streamcore.sinks.sink import WriteOutcome
 from tests.harness.cut_ids import cut_id
-from tests.harness.faults import iceberg_child
+from tests.harness.faults import iceberg_child, killable
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut
 from tests.harness.faults.iceberg_child import TABLE, options
 from tests.harness.oracles import iceberg_files
@@ -47,10 +44,7 @@ def _sink(folder: Path, table: str, keep_snapshots: int = 100) -> IcebergSink:
 
 def test_a_process_killed_before_and_after_a_commit_leaves_a_table_that_its_successor_completes(folder: Path) -> None:
     for death, expected in (("commit", -signal.SIGKILL), ("lost", -signal.SIGKILL), ("never", 0)):
-        command = [sys.executable, iceberg_child.__file__, str(folder), str(_CUTS), death, "2"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
-        assert ended.returncode == expected, ended.stderr
+        assert killable.run(iceberg_child.main, folder, _CUTS, death, 2) == expected
     assert iceberg_files.ids(folder, TABLE) == list(range(_CUTS * PER_CUT))
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
-import time
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,7 @@ from streamcore.sinks.parquet.notes import FolderLog, FolderNote
 from streamcore.sinks.parquet.sink import ParquetSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from tests.harness.cut_ids import cut_id
-from tests.harness.faults import parquet_child
+from tests.harness.faults import killable, parquet_child
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut
 from tests.harness.faults.parquet_child import settings, sink
 from tests.harness.oracles.parquet_notes import counted_files, ids, listed_ids
@@ -48,18 +45,8 @@ def _folder(place: Path | S3Location) -> Path:
     return place.copy() if isinstance(place, S3Location) else place
 
 
-def _command(place: Path | S3Location, cuts: int, death: str, at: int = 1) -> list[str]:
-    return [sys.executable, parquet_child.__file__, _uri(place), str(cuts), death, str(at)]
-
-
-def _run(place: Path | S3Location, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        _command(place, _CUTS, death, at), capture_output=True, text=True, env=_environment(), timeout=100, check=False
-    )
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+def _run(place: Path | S3Location, death: str = "never", at: int = 1) -> int | None:
+    return killable.run(parquet_child.main, _uri(place), _CUTS, death, at)
 
 
 @pytest.mark.slow
@@ -70,31 +57,23 @@ def _environment() -> dict[str, str]:
 def test_a_process_killed_at_any_step_leaves_a_folder_that_its_successor_completes(
     place: Path | S3Location, death: str, at: int
 ) -> None:
-    died = _run(place, death, at)
-    assert died.returncode < 0, died.stderr
-    assert "done" not in died.stdout
-    second = _run(place, "never")
-    assert second.stdout == "done\n", second.stderr
+    assert _run(place, death, at) == -signal.SIGKILL
+    assert _run(place) == 0
     assert ids(_folder(place)) == list(range(_CUTS * PER_CUT))
     assert listed_ids(_folder(place)) == list(range(_CUTS * PER_CUT)), "the files of the killed cut were replaced"
 
 
 @pytest.mark.slow
 def test_files_without_a_note_do_not_count(tmp_path: Path) -> None:
-    died = _run(tmp_path / "t", "before-commit", 2)
-    assert died.returncode < 0, died.stderr
+    assert _run(tmp_path / "t", "before-commit", 2) == -signal.SIGKILL
     assert listed_ids(tmp_path / "t") == list(range(2 * PER_CUT)), "the cut had written its files"
     assert ids(tmp_path / "t") == list(range(PER_CUT))
 
 
 @pytest.mark.slow
 def test_kills_at_random_moments_neither_lose_nor_repeat_rows(place: Path | S3Location) -> None:
-    for delay_ms in (350, 500, 650, 800, 950, 1100):
-        with subprocess.Popen(_command(place, 40, "never"), env=_environment(), stdout=subprocess.DEVNULL) as child:
-            time.sleep(delay_ms / 1000)
-            child.kill()
-    ended = subprocess.run(_command(place, 40, "never"), env=_environment(), capture_output=True, check=True)
-    assert ended.stdout == b"done\n"
+    killable.run_and_kill((20, 30, 40, 50, 60, 70), parquet_child.main, _uri(place), 40)
+    assert killable.run(parquet_child.main, _uri(place), 40) == 0
     assert ids(_folder(place)) == listed_ids(_folder(place)) == list(range(40 * PER_CUT))
 
 
@@ -215,13 +194,9 @@ def test_a_note_whose_answer_was_lost_is_not_written_again(tmp_path: Path, monke
 @pytest.mark.slow
 def test_two_processes_of_one_epoch_write_the_same_cuts_once(place: Path | S3Location) -> None:
     sink(_uri(place)).open(_OWNER)
-    command = _command(place, 20, "never")
-    children = [
-        subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for _ in range(2)
-    ]
-    ended = [child.communicate(timeout=200)[0] for child in children]
-    assert "done\n" in ended, "the slower one may be fenced: the notes are ahead of it"
+    assert 0 in killable.run_together(2, parquet_child.main, _uri(place), 20), (
+        "the slower one may be fenced: the notes are ahead"
+    )
     assert ids(_folder(place)) == list(range(20 * PER_CUT))
 
 

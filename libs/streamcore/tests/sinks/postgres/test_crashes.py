@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import open_database
-from streamcore.sinks.postgres.sink import PostgresStep
-from streamcore.sinks.sink import SinkHooks, WriteOutcome
+from streamcore.sinks.postgres.sink import PostgresSink, PostgresStep
+from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteOutcome
 from tests.harness.cut_ids import cut_id
-from tests.harness.faults import postgres_child
-from tests.harness.faults.postgres_child import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
+from tests.harness.faults import killable, postgres_child
+from tests.harness.faults.postgres_child import CREATE, CUTS, ROWS, SCHEMA, TABLES, ForgetfulSink, rows_of
 
 if TYPE_CHECKING:
     from tests.sinks.postgres.conftest import NewSinkDatabase
@@ -35,7 +32,7 @@ EVERYTHING = Counter((cut, n, f"{cut}:{n}") for cut in range(CUTS) for n in rang
 LATEST = [(CUTS - 1, n, f"{CUTS - 1}:{n}") for n in range(ROWS) if n != 7]
 REJECTED = "[('latest', 7, '23514')]"
 
-Run = Callable[..., int]
+Run = Callable[..., int | None]
 
 
 @pytest.fixture
@@ -49,13 +46,10 @@ def done(tmp_path: Path) -> Path:
 def run(sink_database: SinkDatabase, done: Path) -> Run:
     """Run the app to its end or its kill, and return its exit code."""
     sink_database.run(*CREATE)
-    db = sink_database.database
 
-    def run(step: str = "none", protection: str = "on") -> int:
-        login = [str(db.port), db.name, db.user, str(db.password_file)]
-        command = [sys.executable, str(Path(postgres_child.__file__)), *login, str(done), step, protection]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.run(command, check=False, timeout=120, env=environment).returncode
+    def run(step: str = "none", kind: type[PostgresSink] = PostgresSink) -> int | None:
+        settings = sink_database.database.settings(TABLES, patience=RetryPolicy(30_000, 20, 200))
+        return killable.run(postgres_child.main, settings, done, step, kind)
 
     return run
 
@@ -84,8 +78,8 @@ def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(
 
 
 def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, sink_database: SinkDatabase) -> None:
-    assert run(PostgresStep.COMMITTED, "off") == -signal.SIGKILL
-    assert run("none", "off") == 0
+    assert run(PostgresStep.COMMITTED, ForgetfulSink) == -signal.SIGKILL
+    assert run("none", ForgetfulSink) == 0
     twice = {row for row, count in count_appended(sink_database).items() if count > 1}
     assert twice == {(2, n, f"2:{n}") for n in range(ROWS)}
 
