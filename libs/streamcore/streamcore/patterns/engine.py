@@ -24,6 +24,7 @@ from streamcore.patterns.column_run import (
     ColumnMatches,
     ColumnResult,
     ColumnRuns,
+    Questions,
     TakenEvents,
     run_columns,
 )
@@ -37,7 +38,7 @@ from streamcore.patterns.column_tables import (
     build_tables,
     project,
 )
-from streamcore.patterns.expressions import Groups, IterativeCondition, MatchRead
+from streamcore.patterns.expressions import Groups, IterativeCondition, MatchRead, MatchValues
 from streamcore.patterns.family_bits import NO_PARTS, divide_bits
 from streamcore.patterns.graph import StateKind
 from streamcore.patterns.match_store import ALL_MEMBERS, NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
@@ -440,28 +441,59 @@ class _Pass:
             after[0] = (np.cumsum(changed) - 1)[after[0]]
         self.store.write_rows(codes, last_nodes, result.rows, after, equal)
 
-    def _decide(self, patterns: Ints, asked: Ints, rows: Ints, taken: TakenEvents) -> Ints:
-        """Return which conditions over earlier events hold (see ``ColumnInput``)."""
-        bits = np.zeros(len(rows), np.int64)
-        families = self.engine.tables.families
-        for pattern in np.unique(patterns).tolist():
-            # Those of a family have equal conditions over earlier events.
-            automaton = self.engine.automata[families[pattern].members[0] if pattern in families else pattern]
+    def _decide(self, questions: Questions) -> Ints:
+        """Return which conditions over earlier events hold (see ``ColumnInput``).
+
+        Conditions that read the same are evaluated over the same values.
+        """
+        bits = np.zeros(len(questions.patterns), np.int64)
+        alike: dict[_Read, list[_Asked]] = {}
+        for pattern in np.unique(questions.patterns).tolist():
+            automaton, is_own = self.engine.automata[pattern], questions.patterns == pattern
             for leaf, condition in automaton.iterative.items():
-                at = np.flatnonzero((patterns == pattern) & (asked >> leaf & 1 > 0))
+                at = np.flatnonzero(is_own & (questions.asked >> leaf & 1 > 0))
                 if len(at):
-                    index = np.full(len(rows), -1)
-                    index[at] = np.arange(len(at))
-                    own = taken._replace(owner=index[taken.owner])
-                    values = [self._values_taken(read, automaton.steps, own, len(at)) for read in condition.reads]
-                    held = self._hold(pattern, condition, rows[at].tolist(), values)
-                    bits[at] |= np.array([_FAILS if holds is None else holds << leaf for holds in held], np.int64)
+                    read = automaton.steps_read(condition), condition.reads, condition.columns
+                    alike.setdefault(read, []).append(_Asked(leaf, condition, at))
+        for (steps, *_), asked in alike.items():
+            self._decide_alike(questions, steps, asked, bits)
         return bits
 
-    def _values_taken(self, read: MatchRead, steps: Sequence[str], taken: TakenEvents, count: int) -> Groups:
-        """Return the values that a read is about for each of ``count`` partial matches; owner -1 is none of them."""
-        numbers = [number for number, name in enumerate(steps) if name == read.step]
-        own = np.flatnonzero((taken.owner >= 0) & np.isin(taken.step, numbers))
+    def _decide_alike(
+        self, questions: Questions, steps: Sequence[Sequence[int]], asked: Sequence[_Asked], bits: Ints
+    ) -> None:
+        """Add the bits of conditions that read the same. ``steps``: the numbers of the steps of each read."""
+        index = np.full(len(questions.rows), -1)
+        for one in asked:
+            index[questions.partial[one.at]] = 0
+        partials = np.flatnonzero(index == 0)
+        index[partials] = np.arange(len(partials))
+        taken = questions.taken._replace(owner=index[questions.taken.owner])
+        rows, condition = questions.rows[partials].tolist(), asked[0].condition
+        groups = [self._values_taken(*of, taken, len(rows)) for of in zip(condition.reads, steps, strict=True)]
+        try:
+            matched = [read.compute_each(own) for read, own in zip(condition.reads, groups, strict=True)]
+            candidates = {name: [*map(self.column(name).__getitem__, rows)] for name in condition.columns}
+            values = MatchValues(candidates, matched)
+        except CALL_ERRORS:
+            values = None
+        for leaf, condition, at in asked:
+            own = index[questions.partial[at]].tolist()
+            held = None if values is None else _hold_each(condition, values, None if len(own) == len(rows) else own)
+            if held is None:  # of one row at least it raises
+                by_row = [[*map(list, group)] for group in groups]
+                failing = [
+                    self.condition_holds(n, condition, rows[i], [group[i] for group in by_row])
+                    for n, i in zip(questions.numbers[at].tolist(), own, strict=True)
+                ]
+                bits[at] |= np.array([_FAILS if holds is None else holds << leaf for holds in failing], np.int64)
+            else:
+                bits[at] |= np.asarray(held, np.int64) << leaf
+
+    def _values_taken(self, read: MatchRead, steps: Sequence[int], taken: TakenEvents, count: int) -> Groups:
+        """Return the values that a read of these steps is about for each of ``count`` partial matches; owner -1 is none
+        of them."""
+        own = np.flatnonzero((taken.owner >= 0) & np.isin(taken.step, steps))
         ends = np.cumsum(np.bincount(taken.owner[own], minlength=count))
         values = taken.place[own].tolist()
         if read.column:
@@ -469,20 +501,6 @@ class _Pass:
             new = self.column(read.column)
             values = [stored[place] if place >= 0 else new[~place] for place in values]
         return Groups(values, [0, *ends.tolist()])
-
-    def _hold(
-        self, pattern: int, condition: IterativeCondition, rows: list[int], values: Sequence[Groups]
-    ) -> list[bool] | list[bool | None]:
-        """Return for which rows of the batch a condition over earlier events holds. ``values``: by read, then row.
-
-        None: it fails, and is that of a family.
-        """
-        try:
-            matched = [read.compute_each(groups) for read, groups in zip(condition.reads, values, strict=True)]
-            candidates = {name: [*map(self.column(name).__getitem__, rows)] for name in condition.columns}
-            return [*condition.holds_each(candidates, matched)]
-        except CALL_ERRORS:  # of one row at least
-            return [self.condition_holds(pattern, condition, row, own) for row, *own in zip(rows, *values, strict=True)]
 
     def condition_holds(
         self, pattern: int, condition: IterativeCondition, row: int, values: Sequence[Sequence[Any]]
@@ -567,6 +585,26 @@ class _Pass:
             key_slots,
             values,
         )
+
+
+#: What conditions read: the numbers of the steps of each read, the reads, and columns of the event.
+_Read = tuple[tuple[tuple[int, ...], ...], tuple[MatchRead, ...], frozenset[str]]
+
+
+class _Asked(NamedTuple):
+    """A condition over earlier events, the number of its bit, and the indexes of questions."""
+
+    leaf: int
+    condition: IterativeCondition
+    at: Ints
+
+
+def _hold_each(condition: IterativeCondition, values: MatchValues, at: Sequence[int] | None) -> Sequence[bool] | None:
+    """Return where a condition holds; None if it raises."""
+    try:
+        return condition.holds_each(values, at)
+    except CALL_ERRORS:
+        return None
 
 
 class _Run:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import compile_pattern
 from streamcore.patterns.engine import MatchEngine, PatternEvents
-from streamcore.patterns.expressions import Groups, MatchFunction, MatchRead, candidate, matched
+from streamcore.patterns.expressions import Groups, MatchFunction, MatchRead, MatchValues, candidate, matched
 from streamcore.patterns.pattern import Pattern
 
 value, a = candidate("v"), matched("a")
@@ -45,7 +45,9 @@ def test_a_condition_on_columns_holds_where_it_holds_for_one_event(rows: list[tu
         single = [condition.holds({"v": event}, own) for event, *own in zip(events, *by_read, strict=True)]
         columns = [read.compute_each(groups(taken)) for read in condition.reads]
         assert columns == by_read
-        assert condition.holds_each({"v": events}, columns) == single
+        values_of_all = MatchValues({"v": events}, columns)
+        assert condition.holds_each(values_of_all) == single
+        assert condition.holds_each(values_of_all, range(len(rows))[::-2]) == single[::-2]
 
 
 @pytest.mark.parametrize("function", [*MatchFunction])
