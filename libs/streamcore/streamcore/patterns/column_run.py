@@ -313,13 +313,25 @@ class _Columns:
 
     def _add_rows(self, rows: Ints) -> Ints:
         """Return the places of new rows."""
-        size = self.size + rows.shape[1]
+        places, room = self._room_for(rows.shape[1])
+        room[:] = rows
+        return places
+
+    def _copy_rows(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return the places of copies of these rows, and the copies, to be changed in place."""
+        copies, room = self._room_for(len(places))
+        for column, values in zip(self.rows, room, strict=True):
+            np.take(column, places, out=values, mode="clip")  # which writes to ``out`` at once
+        return copies, room
+
+    def _room_for(self, count: int) -> tuple[Ints, Ints]:
+        """Return the places of so many new rows, and these."""
+        size = self.size + count
         if size > self.rows.shape[1]:
             self.rows = _with_columns(self.rows, 2 * size)
-        self.rows[:, self.size : size] = rows
-        places = np.arange(self.size, size)
+        added = slice(self.size, size)
         self.size = size
-        return places
+        return np.arange(added.start, size), self.rows[:, added]
 
     def _last(self, node: Ints) -> tuple[Ints, Ints]:
         """Return the step and the time of the event of each node."""
@@ -419,7 +431,7 @@ class _Columns:
 
     def _change_state(self, at: Ints, target: Ints, ms: Ints) -> Ints:
         """Let rows wait in other states; return those whose time is over there."""
-        owner, rows = self.owner[at], np.take(self.rows, self.places[at], axis=1)
+        owner, (places, rows) = self.owner[at], self._copy_rows(self.places[at])
         last = self._last(rows[NODE])
         rows[STATE] = target
         machine, now_ms = self.machines[owner], ms[owner]
@@ -427,12 +439,12 @@ class _Columns:
         over = deadline <= now_ms
         if over.any():
             self.hard[owner[over & (self.tables.deadlines(machine, rows, *last, most=1) > now_ms)]] = True
-        self.places[at] = self._add_rows(rows)
+        self.places[at] = places
         return at[over]
 
     def _extend(self, at: Ints, target: Ints, step: Ints, row: Ints, ms: Ints) -> Ints:
         """Add an event to rows; return those for which it comes too late."""
-        tables, rows, owner = self.tables, np.take(self.rows, self.places[at], axis=1), self.owner[at]
+        tables, (places, rows), owner = self.tables, self._copy_rows(self.places[at]), self.owner[at]
         machine, (last_step, last_ms) = self.machines[owner], self._last(rows[NODE])
         goes_on = last_step == step
         limit = tables.steps[machine] + step
@@ -446,7 +458,7 @@ class _Columns:
         rows[NODE] = self._new_nodes(rows[NODE], step, row[owner], owner)
         rows[LENGTH] += 1
         rows[DEADLINE] = tables.deadlines(machine, rows, step, ms[owner])
-        self.places[at] = self._add_rows(rows)
+        self.places[at] = places
         too_late: Ints = at[late]
         return too_late
 

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from streamcore.calls import CALL_ERRORS, failure_reason
@@ -38,7 +39,8 @@ from streamcore.patterns.column_tables import (
     build_tables,
     project,
 )
-from streamcore.patterns.expressions import Groups, IterativeCondition, MatchRead, MatchValues
+from streamcore.patterns.condition_arrays import READS, NullableArray, hold_arrays, read_groups
+from streamcore.patterns.expressions import Groups, IterativeCondition, MatchExpression, MatchRead, MatchValues
 from streamcore.patterns.family_bits import NO_PARTS, divide_bits
 from streamcore.patterns.graph import StateKind
 from streamcore.patterns.match_store import ALL_MEMBERS, NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
@@ -468,39 +470,103 @@ class _Pass:
             index[questions.partial[one.at]] = 0
         partials = np.flatnonzero(index == 0)
         index[partials] = np.arange(len(partials))
+        rows, condition = questions.rows[partials], asked[0].condition
         taken = questions.taken._replace(owner=index[questions.taken.owner])
-        rows, condition = questions.rows[partials].tolist(), asked[0].condition
-        groups = [self._values_taken(*of, taken, len(rows)) for of in zip(condition.reads, steps, strict=True)]
+        groups = [self._places_taken(numbers, taken, len(rows)) for numbers in steps]
+        arrays = self._in_arrays(condition, rows, groups)
+        left = []
+        for one in asked:
+            own = index[questions.partial[one.at]]
+            held = _hold_arrays(one.condition, arrays)
+            if held is None:
+                left.append((one, own))
+            else:
+                bits[one.at] |= held[own].astype(np.int64) << one.leaf
+        if left:
+            self._decide_in_lists(questions.numbers, rows.tolist(), groups, left, bits)
+
+    def _in_arrays(
+        self, condition: IterativeCondition, rows: Ints, groups: Sequence[_PlacesTaken]
+    ) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[MatchRead, NullableArray]] | None:
+        """Return the columns of the rows, and what the condition reads; None if not all of it is arrays."""
+        if not isinstance(condition, MatchExpression) or not all(read.function in READS for read in condition.reads):
+            return None
+        matched = {}
+        for read, (places, bounds) in zip(condition.reads, groups, strict=True):
+            values = self._take_array(read.column, places) if read.column else places
+            if values is None:
+                return None
+            matched[read] = read_groups(read, values, bounds)
+        columns = {name: self._column_array(name) for name in condition.columns}
+        candidates = {name: column[rows] for name, column in columns.items() if column is not None}
+        return (candidates, matched) if len(candidates) == len(columns) else None
+
+    def _column_array(self, name: str) -> npt.NDArray[Any] | None:
+        assert self.batch is not None
+        column = self.batch.values[name]
+        return column.to_numpy() if column.dtype in (pl.Int64, pl.Float64) and not column.null_count() else None
+
+    def _take_array(self, column: str, places: Ints) -> npt.NDArray[Any] | None:
+        """Return a value of each event of ``TakenEvents``; None if they are no array."""
+        is_stored = places >= 0
+        stored = self.store.nodes.take_array(column, places[is_stored])
+        if stored is None or len(stored) == len(places):
+            return stored
+        new = self._column_array(column)
+        if new is None or new.dtype != stored.dtype:
+            return None
+        values = np.empty(len(places), stored.dtype)
+        values[is_stored], values[~is_stored] = stored, new[~places[~is_stored]]
+        return values
+
+    def _decide_in_lists(
+        self,
+        numbers: Ints,
+        rows: list[int],
+        groups: Sequence[_PlacesTaken],
+        asked: Sequence[tuple[_Asked, Ints]],
+        bits: Ints,
+    ) -> None:
+        """Add the bits of conditions that read the same, with the indexes in ``rows`` of their events."""
+        (condition, *_) = (one.condition for one, _ in asked)
+        read_values = [self._values_taken(*of) for of in zip(condition.reads, groups, strict=True)]
         try:
-            matched = [read.compute_each(own) for read, own in zip(condition.reads, groups, strict=True)]
+            matched = [read.compute_each(own) for read, own in zip(condition.reads, read_values, strict=True)]
             candidates = {name: [*map(self.column(name).__getitem__, rows)] for name in condition.columns}
             values = MatchValues(candidates, matched)
         except CALL_ERRORS:
             values = None
-        for leaf, condition, at in asked:
-            own = index[questions.partial[at]].tolist()
+        for (leaf, condition, at), index in asked:
+            own = index.tolist()
             held = None if values is None else _hold_each(condition, values, None if len(own) == len(rows) else own)
             if held is None:  # of one row at least it raises
-                by_row = [[*map(list, group)] for group in groups]
+                by_row = [[*map(list, group)] for group in read_values]
                 failing = [
                     self.condition_holds(n, condition, rows[i], [group[i] for group in by_row])
-                    for n, i in zip(questions.numbers[at].tolist(), own, strict=True)
+                    for n, i in zip(numbers[at].tolist(), own, strict=True)
                 ]
                 bits[at] |= np.array([_FAILS if holds is None else holds << leaf for holds in failing], np.int64)
             else:
                 bits[at] |= np.asarray(held, np.int64) << leaf
 
-    def _values_taken(self, read: MatchRead, steps: Sequence[int], taken: TakenEvents, count: int) -> Groups:
-        """Return the values that a read of these steps is about for each of ``count`` partial matches; owner -1 is none
-        of them."""
-        own = np.flatnonzero((taken.owner >= 0) & np.isin(taken.step, steps))
-        ends = np.cumsum(np.bincount(taken.owner[own], minlength=count))
-        values = taken.place[own].tolist()
+    def _places_taken(self, steps: Sequence[int], taken: TakenEvents, count: int) -> _PlacesTaken:
+        """Return the places of the events of these steps for each of ``count`` partial matches; owner -1 is none."""
+        is_own = taken.owner >= 0
+        for_steps = [taken.step == step for step in steps]
+        own = np.flatnonzero(is_own & np.logical_or.reduce(for_steps))
+        bounds = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(taken.owner[own], minlength=count), out=bounds[1:])
+        return _PlacesTaken(taken.place[own], bounds)
+
+    def _values_taken(self, read: MatchRead, taken: _PlacesTaken) -> Groups:
+        """Return the values that a read is about for each partial match."""
+        values: list[Any] = [None] * len(taken.places)
         if read.column:
-            stored = self.store.nodes.values[read.column]
-            new = self.column(read.column)
-            values = [stored[place] if place >= 0 else new[~place] for place in values]
-        return Groups(values, [0, *ends.tolist()])
+            values = self.store.nodes.take(read.column, taken.places[taken.places >= 0])
+            if len(values) < len(taken.places):
+                stored, new = iter(values), self.column(read.column)
+                values = [next(stored) if place >= 0 else new[~place] for place in taken.places.tolist()]
+        return Groups(values, taken.bounds.tolist())
 
     def condition_holds(
         self, pattern: int, condition: IterativeCondition, row: int, values: Sequence[Sequence[Any]]
@@ -558,7 +624,7 @@ class _Pass:
         """Return a value of the event of a node."""
         if node >= self.first_node:
             return self.column(column)[self.row[node - self.first_node]]
-        return self.store.nodes.values[column][node]
+        return self.store.nodes.value(column, node)
 
     def column(self, name: str) -> list[Any]:
         """Return a column of the events of the batch."""
@@ -576,13 +642,17 @@ class _Pass:
         if not len(before):
             return
         assert self.batch is not None
-        values = {name: self.batch.values[name].gather(rows).to_list() for name in self.store.nodes.dtypes}
+        is_taken = np.zeros(len(self.times), bool)
+        is_taken[rows] = True
+        taken = np.flatnonzero(is_taken)
+        values = {name: self.batch.values[name].gather(taken) for name in self.store.nodes.dtypes}
         self.store.add_nodes(
             before,
             step,
             self.first_event + rows,
             self.batch.event_ms[rows],
             key_slots,
+            (np.cumsum(is_taken) - 1)[rows],
             values,
         )
 
@@ -597,6 +667,23 @@ class _Asked(NamedTuple):
     leaf: int
     condition: IterativeCondition
     at: Ints
+
+
+class _PlacesTaken(NamedTuple):
+    """The places (see ``TakenEvents``) of the events that partial matches have taken, and the bounds of each."""
+
+    places: Ints
+    bounds: Ints
+
+
+def _hold_arrays(
+    condition: IterativeCondition,
+    arrays: tuple[Mapping[str, npt.NDArray[Any]], Mapping[MatchRead, NullableArray]] | None,
+) -> Mask | None:
+    """Return where a condition holds; None if arrays do not compute it."""
+    if arrays is None or not isinstance(condition, MatchExpression):
+        return None
+    return hold_arrays(condition.tree, *arrays)
 
 
 def _hold_each(condition: IterativeCondition, values: MatchValues, at: Sequence[int] | None) -> Sequence[bool] | None:

@@ -243,13 +243,13 @@ class MatchExpression:
     def holds_each(self, values: MatchValues, at: Sequence[int] | None = None) -> Sequence[bool]:
         """Return whether the expression is true for each of several events (see ``IterativeCondition``)."""
         own = values if at is None else values.take(at)
-        found = _evaluate_each(self._tree(), own.candidates, dict(zip(self._reads, own.matched, strict=True)))
+        found = _evaluate_each(self.tree, own.candidates, dict(zip(self._reads, own.matched, strict=True)))
         return [value is True for value, _ in zip(found, own.matched[0], strict=False)]
 
     @property
     def is_read(self) -> bool:
         """Whether the expression is an aggregate of earlier events and nothing more."""
-        return isinstance(self._tree(), MatchRead)
+        return isinstance(self.tree, MatchRead)
 
     def value(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> Any:
         """Return the value for this event. ``matched``: a value for each of ``reads``."""
@@ -262,9 +262,11 @@ class MatchExpression:
         raise ConfigError(f"pattern: {self} is no truth value; join conditions with & and |, and negate with ~")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._tree(),)
+        return _rebuild, (self.tree,)
 
-    def _tree(self) -> Any:
+    @property
+    def tree(self) -> Any:
+        r"""The tree: a ``MatchRead``, ("column", name), ("value", x) or (operation, \*trees)."""
         return getattr(self._evaluate, "tree")  # noqa: B009 - set on the function that ``_make`` returns
 
     def __add__(self, other: object) -> MatchExpression:
@@ -386,7 +388,7 @@ def matched(step: str) -> MatchedStep:
 
 
 def _combine(operation: str, *operands: object) -> MatchExpression:
-    return _rebuild((operation, *(o._tree() if isinstance(o, MatchExpression) else ("value", o) for o in operands)))
+    return _rebuild((operation, *(o.tree if isinstance(o, MatchExpression) else ("value", o) for o in operands)))
 
 
 def _rebuild(tree: Any) -> MatchExpression:

@@ -52,6 +52,9 @@ NO_NODE: Final = -1
 #: In ``MEMBERS``: all members of a family.
 ALL_MEMBERS: Final = -1
 
+#: The types of values that are arrays, too.
+_ARRAYS: Final[Mapping[pl.DataType, Any]] = {pl.Int64(): np.int64, pl.Float64(): np.float64}
+_NODE_COLUMNS: Final = ("before", "step", "event", "event_ms", "serial", "slot", "users", "_place")
 _SLOT_BITS: Final = 32
 _SLOT: Final = (1 << _SLOT_BITS) - 1
 _MIN_ROWS: Final = 4096
@@ -91,11 +94,18 @@ def run_code(patterns: Ints, key_slots: Ints) -> Ints:
 
 
 class Nodes:
-    """The nodes, by index: the node before, the step, the event's number and time, and its values by column."""
+    """The nodes, by index: the node before, the step, the event's number and time, and the place of its values.
+
+    Nodes of one event share its values.
+    """
 
     def __init__(self, values: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(values)
-        self.values: dict[str, list[Any]] = {name: [] for name in values}
+        self._values: dict[str, list[Any]] = {name: [] for name in values}
+        #: Columns of numbers among the values, also as arrays; without those that have had a null.
+        self._arrays = {name: np.empty(0, _ARRAYS[dtype]) for name, dtype in values.items() if dtype in _ARRAYS}
+        self._place = np.empty(0, np.int64)
+        self._places = 0
         self.before = np.empty(0, np.int64)
         self.step = np.empty(0, np.int64)
         self.event = np.empty(0, np.int64)
@@ -115,22 +125,42 @@ class Nodes:
         event_ms: Ints,
         serial: Ints,
         key_slots: Ints,
-        values: Mapping[str, list[Any]],
+        place: Ints,
+        values: Mapping[str, pl.Series],
     ) -> None:
-        """Append nodes. No partial match or node uses them yet."""
+        """Append nodes. No partial match or node uses them yet. ``place``: that of each in ``values``, all of which
+        are used."""
         size = self.size + len(before)
-        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
+        for name in _NODE_COLUMNS:
             setattr(self, name, with_capacity(getattr(self, name), size))
         added = slice(self.size, size)
         self.before[added], self.step[added], self.event[added] = before, step, event
         self.event_ms[added], self.serial[added], self.slot[added] = event_ms, serial, key_slots
         self.users[added] = 0
-        for name, column in self.values.items():
-            column.extend(values[name])
+        self._place[added] = self._places + place
+        new_places = slice(self._places, self._places + int(place.max(initial=-1)) + 1)
+        self._places = new_places.stop
+        for name in [*self._arrays]:
+            if values[name].null_count():
+                del self._arrays[name]
+            else:
+                self._arrays[name] = with_capacity(self._arrays[name], self._places)
+                self._arrays[name][new_places] = values[name].to_numpy()
+        for name, column in self._values.items():
+            new = values[name].to_list()
+            column.extend(new)
             if self.dtypes[name] == pl.String:
-                self.text_bytes += sum(map(len, filter(None, values[name])))
+                self.text_bytes += sum(map(len, filter(None, new)))
         self.size = size
         self.live += len(before)
+
+    def value(self, column: str, node: int) -> Any:
+        """Return a value of the event of a node."""
+        return self._values[column][self._place[node]]
+
+    def take(self, column: str, nodes: Ints) -> list[Any]:
+        """Return a value of the event of each node."""
+        return [*map(self._values[column].__getitem__, self._place[nodes].tolist())]
 
     def chain(self, node: int) -> list[int]:
         """Return the nodes of a chain, first event first."""
@@ -172,9 +202,16 @@ class Nodes:
         self.live -= len(ended)
         return ended
 
+    def take_array(self, column: str, nodes: Ints) -> npt.NDArray[Any] | None:
+        """Return a value of the event of each node; None for a column that is no number or may have nulls."""
+        found = self._arrays.get(column)
+        return None if found is None else found[self._place[nodes]]
+
     def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
         """Keep the values of these columns from now on; a column that was not kept before is null."""
-        self.values = {name: self.values.get(name) or [None] * self.size for name in dtypes}
+        new = {name: np.empty(0, _ARRAYS[t]) for name, t in dtypes.items() if t in _ARRAYS and not self._places}
+        self._arrays = {name: self._arrays[name] for name in self._arrays.keys() & dtypes.keys()} | new
+        self._values = {name: self._values.get(name) or [None] * self._places for name in dtypes}
         self.dtypes = dict(dtypes)
 
     def compact(self) -> Ints:
@@ -182,13 +219,19 @@ class Nodes:
         held = np.flatnonzero(self.users[: self.size] >= 0)
         new = np.full(self.size + 1, -1)
         new[held] = np.arange(len(held))
-        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
+        for name in _NODE_COLUMNS:
             setattr(self, name, getattr(self, name)[held])
-        self.before = new[self.before]
-        held_list = held.tolist()
-        self.values = {name: [column[i] for i in held_list] for name, column in self.values.items()}
         self.size = self.live = len(held)
-        texts = [self.values[name] for name, dtype in self.dtypes.items() if dtype == pl.String]
+        self.before = new[self.before]
+        is_used = np.zeros(self._places, bool)
+        is_used[self._place] = True
+        self._place = (np.cumsum(is_used) - 1)[self._place]
+        used_places = np.flatnonzero(is_used)
+        self._arrays = {name: array[used_places] for name, array in self._arrays.items()}
+        used = used_places.tolist()
+        self._places = len(used)
+        self._values = {name: [column[i] for i in used] for name, column in self._values.items()}
+        texts = [self._values[name] for name, dtype in self.dtypes.items() if dtype == pl.String]
         self.text_bytes = sum(len(text) for column in texts for text in column if text)
         return new
 
@@ -365,12 +408,19 @@ class MatchStore:
     # --- nodes --------------------------------------------------------------------------------------------------
 
     def add_nodes(
-        self, before: Ints, step: Ints, event: Ints, event_ms: Ints, key_slots: Ints, values: Mapping[str, list[Any]]
+        self,
+        before: Ints,
+        step: Ints,
+        event: Ints,
+        event_ms: Ints,
+        key_slots: Ints,
+        place: Ints,
+        values: Mapping[str, pl.Series],
     ) -> None:
-        """Append nodes, in the order in which partial matches were promised their indexes."""
+        """Append nodes, in the order in which partial matches were promised their indexes (see ``Nodes.append``)."""
         serial = np.arange(self._next_serial, self._next_serial + len(before))
         self._next_serial += len(before)
-        self.nodes.append(before, step, event, event_ms, serial, key_slots, values)
+        self.nodes.append(before, step, event, event_ms, serial, key_slots, place, values)
         self.nodes.use(before[before >= 0])
 
     def drop_unused(self, from_node: int) -> None:
@@ -498,7 +548,7 @@ class MatchStore:
         return self._node_frame(live[self.keys.in_bucket(nodes.slot[live], bucket, buckets)] if len(live) else live)
 
     def _node_frame(self, nodes: Ints) -> pl.DataFrame:
-        columns, index = self.nodes, nodes.tolist()
+        columns = self.nodes
         before = columns.before[nodes]
         serials = np.where(before >= 0, columns.serial[before] if columns.size else 0, NO_NODE)
         slots = columns.slot[nodes]
@@ -512,8 +562,7 @@ class MatchStore:
             pl.Series(EVENT_MS, columns.event_ms[nodes]),
         ]
         for name, dtype in columns.dtypes.items():
-            values = columns.values[name]
-            frame.append(pl.Series(value_column(name), [values[i] for i in index], dtype=dtype))
+            frame.append(pl.Series(value_column(name), columns.take(name, nodes), dtype=dtype))
         return pl.DataFrame(frame)
 
     def forget_keys(self) -> None:
@@ -565,6 +614,7 @@ class MatchStore:
             pl.lit(None, t).alias(value_column(n)) for n, t in values.items() if value_column(n) not in nodes.columns
         ]
         nodes = nodes.with_columns(missing)
+        _, first, place = np.unique(nodes[EVENT].to_numpy(), return_index=True, return_inverse=True)
         self.nodes.append(
             before,
             nodes[STEP].to_numpy(),
@@ -572,7 +622,8 @@ class MatchStore:
             nodes[EVENT_MS].to_numpy(),
             nodes[SERIAL].to_numpy(),
             self.keys.assign(nodes),
-            {name: nodes[value_column(name)].to_list() for name in values},
+            place,
+            {name: nodes[value_column(name)].gather(first) for name in values},
         )
         self.nodes.use(before[before >= 0])
         self._new_from = self.nodes.size
