@@ -101,9 +101,9 @@ class Nodes:
 
     def __init__(self, values: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(values)
-        self._values: dict[str, list[Any]] = {name: [] for name in values}
-        #: Columns of numbers among the values, also as arrays; without those that have had a null.
+        #: Columns of numbers are arrays until there is a null.
         self._arrays = {name: np.empty(0, _ARRAYS[dtype]) for name, dtype in values.items() if dtype in _ARRAYS}
+        self._values: dict[str, list[Any]] = {name: [] for name in values if name not in self._arrays}
         self._place = np.empty(0, np.int64)
         self._places = 0
         self.before = np.empty(0, np.int64)
@@ -138,14 +138,13 @@ class Nodes:
         self.event_ms[added], self.serial[added], self.slot[added] = event_ms, serial, key_slots
         self.users[added] = 0
         self._place[added] = self._places + place
+        for name in [name for name in self._arrays if values[name].null_count()]:
+            self._values[name] = self._arrays.pop(name)[: self._places].tolist()
         new_places = slice(self._places, self._places + int(place.max(initial=-1)) + 1)
         self._places = new_places.stop
-        for name in [*self._arrays]:
-            if values[name].null_count():
-                del self._arrays[name]
-            else:
-                self._arrays[name] = with_capacity(self._arrays[name], self._places)
-                self._arrays[name][new_places] = values[name].to_numpy()
+        for name, array in self._arrays.items():
+            self._arrays[name] = with_capacity(array, self._places)
+            self._arrays[name][new_places] = values[name].to_numpy()
         for name, column in self._values.items():
             new = values[name].to_list()
             column.extend(new)
@@ -156,11 +155,24 @@ class Nodes:
 
     def value(self, column: str, node: int) -> Any:
         """Return a value of the event of a node."""
-        return self._values[column][self._place[node]]
+        array, place = self._arrays.get(column), self._place[node]
+        return self._values[column][place] if array is None else array[place].item()
 
     def take(self, column: str, nodes: Ints) -> list[Any]:
         """Return a value of the event of each node."""
-        return [*map(self._values[column].__getitem__, self._place[nodes].tolist())]
+        array = self.take_array(column, nodes)
+        places = self._place[nodes]
+        return [*map(self._values[column].__getitem__, places.tolist())] if array is None else array.tolist()
+
+    def take_array(self, column: str, nodes: Ints) -> npt.NDArray[Any] | None:
+        """Return a value of the event of each node; None for a column that is no number or may have nulls."""
+        found = self._arrays.get(column)
+        return None if found is None else found[self._place[nodes]]
+
+    def take_series(self, column: str, nodes: Ints) -> pl.Series:
+        """Return a value of the event of each node, under the name of the table's column."""
+        array, name = self.take_array(column, nodes), value_column(column)
+        return pl.Series(name, self.take(column, nodes) if array is None else array, dtype=self.dtypes[column])
 
     def chain(self, node: int) -> list[int]:
         """Return the nodes of a chain, first event first."""
@@ -202,17 +214,17 @@ class Nodes:
         self.live -= len(ended)
         return ended
 
-    def take_array(self, column: str, nodes: Ints) -> npt.NDArray[Any] | None:
-        """Return a value of the event of each node; None for a column that is no number or may have nulls."""
-        found = self._arrays.get(column)
-        return None if found is None else found[self._place[nodes]]
-
     def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
         """Keep the values of these columns from now on; a column that was not kept before is null."""
-        new = {name: np.empty(0, _ARRAYS[t]) for name, t in dtypes.items() if t in _ARRAYS and not self._places}
-        self._arrays = {name: self._arrays[name] for name in self._arrays.keys() & dtypes.keys()} | new
-        self._values = {name: self._values.get(name) or [None] * self._places for name in dtypes}
-        self.dtypes = dict(dtypes)
+        kept = {name: array for name, array in self._arrays.items() if self.dtypes[name] == dtypes.get(name)}
+        lists = {name: array[: self._places].tolist() for name, array in self._arrays.items() if name not in kept}
+        lists |= self._values
+        self._arrays, self._values, self.dtypes = kept, {}, dict(dtypes)
+        for name in dtypes.keys() - kept.keys():
+            if not self._places and dtypes[name] in _ARRAYS:
+                self._arrays[name] = np.empty(0, _ARRAYS[dtypes[name]])
+            else:
+                self._values[name] = lists.get(name) or [None] * self._places
 
     def compact(self) -> Ints:
         """Remove the nodes that are over; return the new index of each node by the old one."""
@@ -561,8 +573,7 @@ class MatchStore:
             pl.Series(EVENT, columns.event[nodes]),
             pl.Series(EVENT_MS, columns.event_ms[nodes]),
         ]
-        for name, dtype in columns.dtypes.items():
-            frame.append(pl.Series(value_column(name), columns.take(name, nodes), dtype=dtype))
+        frame += [columns.take_series(name, nodes) for name in columns.dtypes]
         return pl.DataFrame(frame)
 
     def forget_keys(self) -> None:
