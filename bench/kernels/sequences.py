@@ -5,12 +5,14 @@ many failed logins. The kernel processes cuts of 100,000 events and commits its 
 are compared with the matches that a plain loop over each user's events finds.
 
     POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N] [--amounts] [--firsts]
-        [--apart PERCENT] [--earlier] [--timed-out] [--equal-limits]
+        [--apart PERCENT] [--earlier] [--earlier-other] [--earlier-apart] [--timed-out] [--equal-limits]
 
 ``--rules``: the number of rules; each has another time limit for the purchase, with ``--amounts`` another amount, and
 with ``--firsts`` another condition on the failed logins, though the same ones satisfy it. ``--apart``: rule n leaves
 out n times so many percent of the failed logins. ``--earlier``: the purchase has a condition on the last failed login
-that always holds. ``--timed-out``: what times out is an alert. ``--equal-limits``: of time, for all rules.
+that always holds. ``--earlier-other``: each rule has another one that always holds. ``--earlier-apart``: rule n has one
+that fails for more purchases the larger n is. ``--timed-out``: what times out is an alert. ``--equal-limits``: of
+time, for all rules.
 """
 
 from __future__ import annotations
@@ -111,6 +113,10 @@ def rules(options: argparse.Namespace) -> list[ControlRecord]:
         document = orjson.loads(rule(f"r{n}", next_s, SCHEMA.name, 500 + n * amounts, first))
         if options.earlier:
             document["sequence"][-1]["where"] += " and amount + 10000 > last(failed.amount)"
+        if options.earlier_other:
+            document["sequence"][-1]["where"] += f" and amount + 10000 > {n + 1} * last(failed.amount)"
+        if options.earlier_apart:
+            document["sequence"][-1]["where"] += f" and amount * 10 > {n} * last(failed.amount)"
         if options.timed_out:
             document["timed_out"] = "emit"
         found.append(ControlRecord(0, n, f"r{n}".encode(), orjson.dumps(document)))
@@ -229,6 +235,8 @@ def main() -> None:
     parser.add_argument("--firsts", action="store_true")
     parser.add_argument("--apart", type=int, default=0, metavar="PERCENT")
     parser.add_argument("--earlier", action="store_true")
+    parser.add_argument("--earlier-other", action="store_true")
+    parser.add_argument("--earlier-apart", action="store_true")
     parser.add_argument("--timed-out", action="store_true")
     parser.add_argument("--equal-limits", action="store_true")
     options = parser.parse_args()
@@ -247,6 +255,8 @@ def main() -> None:
             "other_firsts": options.firsts,
             "percent_apart": options.apart,
             "earlier": options.earlier,
+            "earlier_other": options.earlier_other,
+            "earlier_apart": options.earlier_apart,
             "timed_out": options.timed_out,
             "equal_limits": options.equal_limits,
             "events": EVENTS,

@@ -109,7 +109,7 @@ def generate(seed: int, *, most_events: int = 8) -> Case:
 
 
 def generate_alike(seed: int, count: int) -> list[Case]:
-    """Return cases with the same events, whose patterns differ in the letters of their conditions only."""
+    """Return cases with the same events, whose patterns differ in their conditions only."""
     letters = [random.Random(f"{seed} {number}") for number in range(count)]
     return [_Generator(random.Random(seed), own).case(most_events=8) for own in letters]
 
@@ -208,9 +208,11 @@ class _Generator:
             earlier = [name for name in earlier if name != own]
             if not earlier:
                 return Condition(letters)
-        return Condition(
-            letters, kind, rng.choice(earlier), rng.choice([1, 2]) if kind == "count" else rng.randint(4, 9)
-        )
+        if self.letters is not rng:
+            others = {"rises": "sum", "sum": "rises", "count": "first", "first": "count"}
+            kind = self.letters.choice([kind, others[kind]])
+        number = self.letters.choice([1, 2]) if kind == "count" else self.letters.randint(4, 9)
+        return Condition(letters, kind, self.letters.choice(earlier), number)
 
     def _letters(self) -> str:
         return "".join(self.letters.sample(LETTERS, self.letters.choice([1, 1, 2, 3])))

@@ -18,7 +18,7 @@ from rulecore.errors import ExpressionError
 from rulecore.language import Expr
 from rulecore.language.scope import OF_STEP, split_step_column
 from rulecore.lists.list_columns import ListColumn
-from streamcore.patterns.expressions import MatchFunction, MatchRead
+from streamcore.patterns.expressions import MatchFunction, MatchRead, MatchValues
 from streamcore.schema import BOOLEAN, LONG, MAX_DECIMAL_DIGITS, Kind, Type
 
 _AGGREGATES: Final = {
@@ -85,16 +85,15 @@ class StepCondition:
     """An ``IterativeCondition``: an expression over columns of the event, and over what it reads of earlier events.
     Equal ones have equal hashes.
 
-    ``types``: the types of the event's columns. ``step_reads``: a name and a read for each of ``reads``.
+    ``fingerprint``: of the expression. ``types``: the types of the event's columns. ``step_reads``: a name and a read
+    for each of ``reads``.
     """
 
-    expr: Expr
-    types: Mapping[str, Type]
+    fingerprint: str
+    expr: Expr = field(compare=False)
+    types: Mapping[str, Type] = field(hash=False)
     reads: tuple[MatchRead, ...]
-    step_reads: tuple[tuple[str, StepRead], ...]
-
-    def __hash__(self) -> int:
-        return hash((lang.fingerprint(self.expr), self.reads))
+    step_reads: tuple[tuple[str, StepRead], ...] = field(hash=False)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -108,25 +107,35 @@ class StepCondition:
             row[name] = read.to_logical(value)
         return lang.evaluate(self.expr, row) is True
 
-    def holds_each(self, candidates: Mapping[str, Sequence[Any]], matched: Sequence[Sequence[Any]]) -> Sequence[bool]:
+    def holds_each(self, values: MatchValues, at: Sequence[int] | None = None) -> Sequence[bool]:
         """Return ``holds`` for several events, by Polars if there are enough of them.
 
         Raises ``OverflowError`` for a value with more digits than its type has.
         """
-        count = len(matched[0])
+        count = len(values.matched[0]) if at is None else len(at)
         if count < _FEWEST_ROWS:
-            events = [{name: values[n] for name, values in candidates.items()} for n in range(count)]
-            return [self.holds(event, [values[n] for values in matched]) for n, event in enumerate(events)]
-        from rulecore.language.columnar.compiler import evaluate_columns
+            few = values if at is None else values.take(at)
+            events = [{name: column[n] for name, column in few.candidates.items()} for n in range(count)]
+            return [self.holds(event, [column[n] for column in few.matched]) for n, event in enumerate(events)]
+        from rulecore.language.columnar.compiler import holding_rows
 
-        columns = [(name, kind, candidates[name]) for name, kind in self.types.items()]
-        for (name, read), values in zip(self.step_reads, matched, strict=True):
+        names = tuple(name for name, _ in self.step_reads)
+        frame = values.made.get(names)
+        if frame is None:
+            frame = values.made[names] = self._frame(values)
+        return holding_rows(self.expr, frame if at is None else frame[[*at]])
+
+    def _frame(self, values: MatchValues) -> Any:
+        from rulecore.language.columnar.compiler import value_frame
+
+        columns = [(name, kind, values.candidates[name]) for name, kind in self.types.items()]
+        for (name, read), column in zip(self.step_reads, values.matched, strict=True):
             converts = read.read.function in (MatchFunction.MEAN, MatchFunction.SUM)
-            columns.append((name, read.type, [*map(read.to_physical, values)] if converts else values))
-        for name, kind, values in columns:
-            if kind.kind is Kind.DECIMAL and any(abs(v) >= 10**kind.precision for v in values if v is not None):
+            columns.append((name, read.type, [*map(read.to_physical, column)] if converts else column))
+        for name, kind, column in columns:
+            if kind.kind is Kind.DECIMAL and any(abs(v) >= 10**kind.precision for v in column if v is not None):
                 raise OverflowError(f"{name}: more than {kind.precision} digits")
-        return [value is True for value in evaluate_columns(self.expr, columns)]
+        return value_frame(columns)
 
 
 def parse_condition(text: str, path: str, scope: lang.Scope, own: str, limits: lang.ExpressionLimits) -> Expr:
@@ -183,7 +192,9 @@ def _step_condition(expr: Expr, text: str, path: str, names: NameScope) -> StepC
     reads, places = find_reads(expr, text, path)
     expr = lang.normalize(lang.replace_parts(expr, places))
     types = {name: names.columns[name] for name in sorted(lang.columns(expr) - {*reads})}
-    return StepCondition(expr, types, tuple(one.read for one in reads.values()), tuple(reads.items()))
+    return StepCondition(
+        lang.fingerprint(expr), expr, types, tuple(one.read for one in reads.values()), tuple(reads.items())
+    )
 
 
 def find_reads(expr: Expr, text: str, path: str) -> tuple[Reads, Mapping[Expr, Expr]]:

@@ -133,14 +133,7 @@ class KeySlots:
             return self._large[rows]
         if recent.all():
             return self._small[rows - self._large.height]
-        older_rows, recent_rows = np.flatnonzero(~recent), np.flatnonzero(recent)
-        group = np.empty(len(rows), dtype=np.int64)
-        group[older_rows], group[recent_rows] = (
-            np.arange(len(older_rows)),
-            len(older_rows) + np.arange(len(recent_rows)),
-        )
-        parts = [self._large[rows[older_rows]], self._small[rows[recent_rows] - self._large.height]]
-        return pl.concat(parts, rechunk=True)[group]
+        return pl.concat([self._large, self._small])[rows]
 
     def in_bucket(self, key_slots: Ints, bucket: int, buckets: int) -> Mask:
         """Return, for each key slot, whether its key is in that state bucket.

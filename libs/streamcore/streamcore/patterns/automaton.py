@@ -116,6 +116,10 @@ class Automaton:
         """Return the bits on which depends what a state does."""
         return self._relevant[state]
 
+    def steps_read(self, condition: IterativeCondition) -> tuple[tuple[int, ...], ...]:
+        """Return the numbers of the steps of each of a condition's reads."""
+        return tuple(tuple(n for n, name in enumerate(self.steps) if name == read.step) for read in condition.reads)
+
     def moves(self, state: int, bits: int) -> Moves:
         """Return the transition of a state on an event of these bits."""
         key = state, bits & self._relevant[state]

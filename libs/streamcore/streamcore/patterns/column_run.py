@@ -112,14 +112,28 @@ class TakenEvents(NamedTuple):
     place: Ints
 
 
+class Questions(NamedTuple):
+    """What is to be decided by conditions over earlier events.
+
+    Of each question the pattern or family, the pattern whose conditions are evaluated (of a family a member), those of
+    interest as bits, and the index of its partial match; of these the row of the batch, and the events that each took.
+    """
+
+    numbers: Ints
+    patterns: Ints
+    asked: Ints
+    partial: Ints
+    rows: Ints
+    taken: TakenEvents
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnInput:
     """The events of a batch and the limits. ``node_before``, ``node_steps``, ``node_ms``: of the stored nodes.
 
     ``parted``: of each event, the index of its ``parts``, or -1 (``family_bits``).
 
-    ``decide``: returns which conditions over earlier events hold, as bits. It gets columns: the pattern, those of its
-    conditions that are of interest, and the row of the batch; and the events that were taken before. Below 0: a
+    ``decide``: returns which conditions over earlier events hold, as bits, for several ``Questions``. Below 0: a
     condition of a family fails, so its run is hard and each of its members finds that by itself.
     """
 
@@ -133,7 +147,7 @@ class ColumnInput:
     node_before: Ints
     node_steps: Ints
     node_ms: Ints
-    decide: Callable[[Ints, Ints, Ints, TakenEvents], Ints]
+    decide: Callable[[Questions], Ints]
     partials_per_key: int
     length: int
     fewest_runs: int
@@ -223,8 +237,9 @@ class _Columns:
             cell = self._divide(of_run[self.owner], cell)
         undecided = np.flatnonzero(tables.undecided[cell])
         if len(undecided):
-            asked = tables.undecided[cell[undecided]]
-            cell[undecided] += self._decide(self.owner[undecided], asked, row, self.places[undecided])
+            places = self.places[undecided]
+            found = self._decide(self.owner[undecided], self.rows[MEMBERS, places], cell[undecided], row, places)
+            cell = self._divide_rows(undecided, cell, *found)
         moves = np.flatnonzero(~tables.stays[cell])
         if len(moves):
             self._move(moves, tables.outcome[cell[moves]], row, ms)
@@ -242,8 +257,20 @@ class _Columns:
         at = np.flatnonzero(parted >= 0)
         if not len(at):
             return cell
-        machine, state, members = self.machines[self.owner[at]], *self.rows[[STATE, MEMBERS]][:, self.places[at]]
-        source, members, cells = self._parts(parted[at], machine, state, members)
+        places = self.places[at]
+        found = self._parts(
+            parted[at], self.machines[self.owner[at]], self.rows[STATE, places], self.rows[MEMBERS, places]
+        )
+        return self._divide_rows(at, cell, *found)
+
+    def _divide_rows(self, at: Ints, cell: Ints, source: Ints, members: Ints, cells: Ints) -> Ints:
+        """Divide the rows ``at`` into parts; return the cell of each row.
+
+        ``cell``: that of the other rows. Of each part, in order, the index in ``at``, the members and the cell.
+        """
+        if len(source) == len(at):
+            cell[at] = cells
+            return cell
         counts, moves = np.ones(len(cell), np.int64), np.bincount(source, minlength=len(at))
         counts[at] = moves
         to = expand_counts((np.cumsum(counts) - counts)[at], moves)
@@ -268,24 +295,43 @@ class _Columns:
         part, source, own = part[some], source[some], own[some]
         cell = tables.cell(machine[source], state[source], parts.bits[part])
         # Where conditions over earlier events matter, it is these that members of a part must agree about, too.
-        count = len(tables.count)
-        agreed = np.where(tables.undecided[cell] > 0, count + cell, tables.outcome[cell])
+        agreed = np.where(tables.undecided[cell] > 0, len(tables.count) + cell, tables.outcome[cell])
+        return self._join_parts(source, own, cell, agreed, members)
+
+    def _join_parts(self, source: Ints, own: Ints, cell: Ints, agreed: Ints, members: Ints) -> tuple[Ints, Ints, Ints]:
+        """Join the parts of each row for which ``agreed`` is equal; return its index, members and cell, in order.
+
+        ``own``: the members of each part; ``members``: those of each row.
+        """
+        tables = self.tables
         order = np.lexsort((agreed, source))
-        first = run_starts(source[order] * (count + len(tables.outcome)) + agreed[order])
+        first = run_starts(source[order] * (len(tables.count) + len(tables.outcome)) + agreed[order])
         own = np.bitwise_or.reduceat(own[order], first)
         source, cell = source[order[first]], cell[order[first]]
-        alone = np.bincount(source, minlength=len(parted))[source] == 1
+        alone = np.bincount(source, minlength=len(members))[source] == 1
         return source, np.where(alone, members[source], own), cell
 
     def _add_rows(self, rows: Ints) -> Ints:
         """Return the places of new rows."""
-        size = self.size + rows.shape[1]
+        places, room = self._room_for(rows.shape[1])
+        room[:] = rows
+        return places
+
+    def _copy_rows(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return the places of copies of these rows, and the copies, to be changed in place."""
+        copies, room = self._room_for(len(places))
+        for column, values in zip(self.rows, room, strict=True):
+            np.take(column, places, out=values, mode="clip")  # which writes to ``out`` at once
+        return copies, room
+
+    def _room_for(self, count: int) -> tuple[Ints, Ints]:
+        """Return the places of so many new rows, and these."""
+        size = self.size + count
         if size > self.rows.shape[1]:
             self.rows = _with_columns(self.rows, 2 * size)
-        self.rows[:, self.size : size] = rows
-        places = np.arange(self.size, size)
+        added = slice(self.size, size)
         self.size = size
-        return places
+        return np.arange(added.start, size), self.rows[:, added]
 
     def _last(self, node: Ints) -> tuple[Ints, Ints]:
         """Return the step and the time of the event of each node."""
@@ -385,7 +431,7 @@ class _Columns:
 
     def _change_state(self, at: Ints, target: Ints, ms: Ints) -> Ints:
         """Let rows wait in other states; return those whose time is over there."""
-        owner, rows = self.owner[at], np.take(self.rows, self.places[at], axis=1)
+        owner, (places, rows) = self.owner[at], self._copy_rows(self.places[at])
         last = self._last(rows[NODE])
         rows[STATE] = target
         machine, now_ms = self.machines[owner], ms[owner]
@@ -393,12 +439,12 @@ class _Columns:
         over = deadline <= now_ms
         if over.any():
             self.hard[owner[over & (self.tables.deadlines(machine, rows, *last, most=1) > now_ms)]] = True
-        self.places[at] = self._add_rows(rows)
+        self.places[at] = places
         return at[over]
 
     def _extend(self, at: Ints, target: Ints, step: Ints, row: Ints, ms: Ints) -> Ints:
         """Add an event to rows; return those for which it comes too late."""
-        tables, rows, owner = self.tables, np.take(self.rows, self.places[at], axis=1), self.owner[at]
+        tables, (places, rows), owner = self.tables, self._copy_rows(self.places[at]), self.owner[at]
         machine, (last_step, last_ms) = self.machines[owner], self._last(rows[NODE])
         goes_on = last_step == step
         limit = tables.steps[machine] + step
@@ -412,7 +458,7 @@ class _Columns:
         rows[NODE] = self._new_nodes(rows[NODE], step, row[owner], owner)
         rows[LENGTH] += 1
         rows[DEADLINE] = tables.deadlines(machine, rows, step, ms[owner])
-        self.places[at] = self._add_rows(rows)
+        self.places[at] = places
         too_late: Ints = at[late]
         return too_late
 
@@ -422,15 +468,12 @@ class _Columns:
         cell, members = tables.cell(machine, tables.start[machine], bits), np.full(len(active), ALL_MEMBERS)
         at = np.flatnonzero(parted >= 0)
         if len(at):
-            source, own, cells = self._parts(parted[at], machine[at], tables.start[machine[at]], members[at])
-            repeats = np.ones(len(active), np.int64)
-            repeats[at] = moves = np.bincount(source, minlength=len(at))
-            to = expand_counts((np.cumsum(repeats) - repeats)[at], moves)
-            active, cell, members = (np.repeat(column, repeats) for column in (active, cell, members))
-            cell[to], members[to] = cells, own
-        open_rows = np.flatnonzero(tables.undecided[cell])
-        if len(open_rows):
-            cell[open_rows] += self._decide(active[open_rows], tables.undecided[cell[open_rows]], row, _EMPTY)
+            found = self._parts(parted[at], machine[at], tables.start[machine[at]], members[at])
+            active, members, cell = _with_parts(at, active, members, cell, *found)
+        undecided = np.flatnonzero(tables.undecided[cell])
+        if len(undecided):
+            found = self._decide(active[undecided], members[undecided], cell[undecided], row, _EMPTY)
+            active, members, cell = _with_parts(undecided, active, members, cell, *found)
         outcome = tables.outcome[cell]
         self.hard[active[outcome == HARD]] = True
         counts = tables.count[outcome]
@@ -459,8 +502,29 @@ class _Columns:
         owners[is_old], owners[at] = self.owner, owner
         self.places, self.owner = places, owners
 
-    def _decide(self, owner: Ints, undecided: Ints, row: Ints, places: Ints) -> Ints:
-        """Return the bits of these conditions over earlier events. ``places``: of the rows, none for new ones."""
+    def _decide(self, owner: Ints, members: Ints, cell: Ints, row: Ints, places: Ints) -> tuple[Ints, Ints, Ints]:
+        """Divide rows by the conditions over earlier events that their members find true (see ``_parts``).
+
+        ``places``: of the rows, none for new ones.
+        """
+        tables, machine = self.tables, self.machines[owner]
+        counts = tables.decider_counts[machine]
+        decider, source = expand_counts(tables.decider_first[machine], counts), np.repeat(np.arange(len(owner)), counts)
+        own = tables.decider_members[decider] & members[source]
+        if len(source) > len(owner):
+            some = own != 0
+            decider, source, own = decider[some], source[some], own[some]
+        patterns, asked = tables.decider_pattern[decider], tables.undecided[cell[source]]
+        taken = self._taken(places)
+        bits = self.given.decide(Questions(tables.numbers[machine[source]], patterns, asked, source, row[owner], taken))
+        self.hard[owner[source[bits < 0]]] = True
+        cells = cell[source] + np.maximum(bits, 0)
+        if len(source) == len(owner):
+            return source, members, cells
+        return self._join_parts(source, own, cells, tables.outcome[cells], members)
+
+    def _taken(self, places: Ints) -> TakenEvents:
+        """Return the events that rows have taken."""
         given, first, new = self.given, self.first_node, NewNodes(*self.nodes)
         node, lengths = self.rows[NODE, places], self.rows[LENGTH, places]
         taken = TakenEvents(np.repeat(np.arange(len(places)), lengths), *np.empty((2, int(lengths.sum())), np.int64))
@@ -473,9 +537,7 @@ class _Columns:
             node[is_new], node[~is_new] = new.before[added], given.node_before[stored]
             kept = node >= 0
             node, at = node[kept], at[kept] - 1
-        bits = given.decide(self.tables.numbers[self.machines[owner]], undecided, row[owner], taken)
-        self.hard[owner[bits < 0]] = True
-        return np.maximum(bits, 0)
+        return taken
 
     def _new_nodes(self, before: Ints, step: Ints, row: Ints, owner: Ints) -> Ints:
         added = slice(self.node_count, self.node_count + len(before))
@@ -494,6 +556,18 @@ def _with_columns(rows: Ints, count: int) -> Ints:
     return room
 
 
+def _with_parts(
+    at: Ints, owner: Ints, members: Ints, cell: Ints, source: Ints, own: Ints, cells: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Return the owner, members and cell of rows, with their parts instead of the rows ``at`` (see ``_parts``)."""
+    repeats, moves = np.ones(len(owner), np.int64), np.bincount(source, minlength=len(at))
+    repeats[at] = moves
+    to = expand_counts((np.cumsum(repeats) - repeats)[at], moves)
+    owner, members, cell = (np.repeat(column, repeats) for column in (owner, members, cell))
+    members[to], cell[to] = own, cells
+    return owner, members, cell
+
+
 _EMPTY: Final = np.empty(0, np.int64)
 _NO_MATCHES: Final = ColumnMatches(*(_EMPTY,) * 6, np.empty(0, bool))
 
@@ -502,4 +576,4 @@ def _join(matches: Sequence[ColumnMatches]) -> ColumnMatches:
     return ColumnMatches(*(np.concatenate(part) for part in zip(*matches, strict=True)))
 
 
-__all__ = ["ColumnInput", "ColumnMatches", "ColumnResult", "ColumnRuns", "TakenEvents", "run_columns"]
+__all__ = ["ColumnInput", "ColumnMatches", "ColumnResult", "ColumnRuns", "Questions", "TakenEvents", "run_columns"]

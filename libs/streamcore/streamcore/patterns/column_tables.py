@@ -21,7 +21,7 @@ import numpy as np
 
 from streamcore.patterns.automaton import Automaton, Move
 from streamcore.patterns.graph import StateKind
-from streamcore.patterns.match_store import NEVER, Ints, Mask, PartialMatch
+from streamcore.patterns.match_store import ALL_MEMBERS, NEVER, Ints, Mask, PartialMatch
 from streamcore.patterns.pattern import SkipKind, WithinType
 
 #: The outcome of an event that must be looked at one run at a time.
@@ -94,6 +94,9 @@ class ColumnTables:
     earlier events that must be evaluated (``undecided``), with which another cell is looked up. By outcome: its moves,
     of which there are ``target``, ``takes`` and ``completes``. By state, and by step: what its time limit is counted
     from, and how long it is (least, most; ``NEVER`` without).
+
+    By machine: its *deciders*, the patterns whose conditions over earlier events are evaluated, and for which members
+    each of them is (as bits).
     """
 
     numbers: Ints
@@ -122,6 +125,10 @@ class ColumnTables:
     take_since_step: Mask
     take_between: Mask
     take_limit_ms: Ints
+    decider_first: Ints
+    decider_counts: Ints
+    decider_pattern: Ints
+    decider_members: Ints
     families: Mapping[int, Family] = field(default_factory=dict)
 
     @property
@@ -171,8 +178,7 @@ def build_families(
     ``known``: the members of the families so far, which stay together if all of them are there. Equal conditions are
     equal objects in Python, with equal hashes. ``seen``: by pattern, equal if they see the same events besides those
     that satisfy their conditions, and emit what times out or do not; others are in no family together. Patterns with
-    conditions over earlier events are in one if they are alike and these conditions are equal: one look at the events
-    of a partial match then decides for all of its members.
+    conditions over earlier events are in one only if they are alike.
     """
     seen = seen or {}
     machines = {n: _machine(a, emits_timed_out=False) for n, a in automata.items()}
@@ -236,18 +242,24 @@ def _shape(automaton: Automaton) -> Hashable:
     """Return a value that is equal for patterns that are alike."""
     states = tuple(replace(s, limit_ms=None if s.limit_ms is None else 1) for s in automaton.states)
     limits = tuple((limit_ms is None, since) for limit_ms, since in automaton.limits)
-    return states, limits, automaton.within_ms is None, len(automaton.leaves), _reads_earlier(automaton)
+    return states, limits, automaton.within_ms is None, len(automaton.leaves), tuple(sorted(automaton.iterative))
+
+
+def _deciders(automata: Mapping[int, Automaton], members: Sequence[int]) -> list[tuple[int, int]]:
+    """Return one of the members for each set of equal conditions over earlier events, and the members as bits."""
+    by_conditions: dict[Hashable, tuple[int, int]] = {}
+    for index, member in enumerate(members):
+        found = _reads_earlier(automata[member])
+        decider, bits = by_conditions.get(found, (member, 0))
+        by_conditions[found] = decider, bits | 1 << index
+    return [*by_conditions.values()]
 
 
 def _reads_earlier(automaton: Automaton) -> Hashable:
     """Return a value that is equal for patterns whose conditions over earlier events are equal, and read equal
     steps."""
-
-    def numbers(step: str) -> tuple[int, ...]:
-        return tuple(number for number, name in enumerate(automaton.steps) if name == step)
-
     return tuple(
-        (leaf, automaton.leaves[leaf], tuple(numbers(read.step) for read in condition.reads))
+        (leaf, automaton.leaves[leaf], automaton.steps_read(condition))
         for leaf, condition in automaton.iterative.items()
     )
 
@@ -275,10 +287,17 @@ def build_tables(
         joined = join(family.members, [machines[member] for member in family.members])
         assert joined is not None
         machines[number], _ = joined
-    return _to_tables(dict(sorted(machines.items())), families or {})
+    all_families = families or {}
+    deciders = [
+        _deciders(automata, all_families[number].members) if number in all_families else [(number, ALL_MEMBERS)]
+        for number in sorted(machines)
+    ]
+    return _to_tables(dict(sorted(machines.items())), deciders, all_families)
 
 
-def _to_tables(machines: Mapping[int, _Machine], families: Mapping[int, Family]) -> ColumnTables:
+def _to_tables(
+    machines: Mapping[int, _Machine], deciders: Sequence[Sequence[tuple[int, int]]], families: Mapping[int, Family]
+) -> ColumnTables:
     firsts: list[tuple[int, int, int]] = []
     outcomes: list[_Outcome] = [None]
     cells: list[Ints] = []
@@ -297,6 +316,8 @@ def _to_tables(machines: Mapping[int, _Machine], families: Mapping[int, Family])
     counts = np.array([len(outcome or ()) for outcome in outcomes], np.int64)
     moves = [move for outcome in outcomes for move in outcome or ()]
     all_firsts = np.array(firsts, np.int64).reshape(-1, 3)
+    decider_counts = np.array([*map(len, deciders)], np.int64)
+    all_deciders = np.array([pair for pairs in deciders for pair in pairs], np.int64).reshape(-1, 2)
     return ColumnTables(
         np.array([*machines], np.int64),
         all_firsts[:, 0],
@@ -324,6 +345,10 @@ def _to_tables(machines: Mapping[int, _Machine], families: Mapping[int, Family])
         np.array([limit.since is WithinType.SINCE_STEP_BEFORE for limit in steps], bool),
         np.array([limit.since is WithinType.BETWEEN_TIMES for limit in steps], bool),
         _times(steps),
+        np.cumsum(decider_counts) - decider_counts,
+        decider_counts,
+        all_deciders[:, 0],
+        all_deciders[:, 1],
         families,
     )
 

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from streamcore.calls import CALL_ERRORS, failure_reason
@@ -24,6 +25,7 @@ from streamcore.patterns.column_run import (
     ColumnMatches,
     ColumnResult,
     ColumnRuns,
+    Questions,
     TakenEvents,
     run_columns,
 )
@@ -37,7 +39,8 @@ from streamcore.patterns.column_tables import (
     build_tables,
     project,
 )
-from streamcore.patterns.expressions import Groups, IterativeCondition, MatchRead
+from streamcore.patterns.condition_arrays import READS, NullableArray, hold_arrays, read_groups
+from streamcore.patterns.expressions import Groups, IterativeCondition, MatchExpression, MatchRead, MatchValues
 from streamcore.patterns.family_bits import NO_PARTS, divide_bits
 from streamcore.patterns.graph import StateKind
 from streamcore.patterns.match_store import ALL_MEMBERS, NEVER, NO_NODE, Ints, Mask, MatchStore, PartialMatch, run_code
@@ -440,49 +443,130 @@ class _Pass:
             after[0] = (np.cumsum(changed) - 1)[after[0]]
         self.store.write_rows(codes, last_nodes, result.rows, after, equal)
 
-    def _decide(self, patterns: Ints, asked: Ints, rows: Ints, taken: TakenEvents) -> Ints:
-        """Return which conditions over earlier events hold (see ``ColumnInput``)."""
-        bits = np.zeros(len(rows), np.int64)
-        families = self.engine.tables.families
-        for pattern in np.unique(patterns).tolist():
-            # Those of a family have equal conditions over earlier events.
-            automaton = self.engine.automata[families[pattern].members[0] if pattern in families else pattern]
+    def _decide(self, questions: Questions) -> Ints:
+        """Return which conditions over earlier events hold (see ``ColumnInput``).
+
+        Conditions that read the same are evaluated over the same values.
+        """
+        bits = np.zeros(len(questions.patterns), np.int64)
+        alike: dict[_Read, list[_Asked]] = {}
+        for pattern in np.unique(questions.patterns).tolist():
+            automaton, is_own = self.engine.automata[pattern], questions.patterns == pattern
             for leaf, condition in automaton.iterative.items():
-                at = np.flatnonzero((patterns == pattern) & (asked >> leaf & 1 > 0))
+                at = np.flatnonzero(is_own & (questions.asked >> leaf & 1 > 0))
                 if len(at):
-                    index = np.full(len(rows), -1)
-                    index[at] = np.arange(len(at))
-                    own = taken._replace(owner=index[taken.owner])
-                    values = [self._values_taken(read, automaton.steps, own, len(at)) for read in condition.reads]
-                    held = self._hold(pattern, condition, rows[at].tolist(), values)
-                    bits[at] |= np.array([_FAILS if holds is None else holds << leaf for holds in held], np.int64)
+                    read = automaton.steps_read(condition), condition.reads, condition.columns
+                    alike.setdefault(read, []).append(_Asked(leaf, condition, at))
+        for (steps, *_), asked in alike.items():
+            self._decide_alike(questions, steps, asked, bits)
         return bits
 
-    def _values_taken(self, read: MatchRead, steps: Sequence[str], taken: TakenEvents, count: int) -> Groups:
-        """Return the values that a read is about for each of ``count`` partial matches; owner -1 is none of them."""
-        numbers = [number for number, name in enumerate(steps) if name == read.step]
-        own = np.flatnonzero((taken.owner >= 0) & np.isin(taken.step, numbers))
-        ends = np.cumsum(np.bincount(taken.owner[own], minlength=count))
-        values = taken.place[own].tolist()
-        if read.column:
-            stored = self.store.nodes.values[read.column]
-            new = self.column(read.column)
-            values = [stored[place] if place >= 0 else new[~place] for place in values]
-        return Groups(values, [0, *ends.tolist()])
+    def _decide_alike(
+        self, questions: Questions, steps: Sequence[Sequence[int]], asked: Sequence[_Asked], bits: Ints
+    ) -> None:
+        """Add the bits of conditions that read the same. ``steps``: the numbers of the steps of each read."""
+        index = np.full(len(questions.rows), -1)
+        for one in asked:
+            index[questions.partial[one.at]] = 0
+        partials = np.flatnonzero(index == 0)
+        index[partials] = np.arange(len(partials))
+        rows, condition = questions.rows[partials], asked[0].condition
+        taken = questions.taken._replace(owner=index[questions.taken.owner])
+        groups = [self._places_taken(numbers, taken, len(rows)) for numbers in steps]
+        arrays = self._in_arrays(condition, rows, groups)
+        left = []
+        for one in asked:
+            own = index[questions.partial[one.at]]
+            held = _hold_arrays(one.condition, arrays)
+            if held is None:
+                left.append((one, own))
+            else:
+                bits[one.at] |= held[own].astype(np.int64) << one.leaf
+        if left:
+            self._decide_in_lists(questions.numbers, rows.tolist(), groups, left, bits)
 
-    def _hold(
-        self, pattern: int, condition: IterativeCondition, rows: list[int], values: Sequence[Groups]
-    ) -> list[bool] | list[bool | None]:
-        """Return for which rows of the batch a condition over earlier events holds. ``values``: by read, then row.
+    def _in_arrays(
+        self, condition: IterativeCondition, rows: Ints, groups: Sequence[_PlacesTaken]
+    ) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[MatchRead, NullableArray]] | None:
+        """Return the columns of the rows, and what the condition reads; None if not all of it is arrays."""
+        if not isinstance(condition, MatchExpression) or not all(read.function in READS for read in condition.reads):
+            return None
+        matched = {}
+        for read, (places, bounds) in zip(condition.reads, groups, strict=True):
+            values = self._take_array(read.column, places) if read.column else places
+            if values is None:
+                return None
+            matched[read] = read_groups(read, values, bounds)
+        columns = {name: self._column_array(name) for name in condition.columns}
+        candidates = {name: column[rows] for name, column in columns.items() if column is not None}
+        return (candidates, matched) if len(candidates) == len(columns) else None
 
-        None: it fails, and is that of a family.
-        """
+    def _column_array(self, name: str) -> npt.NDArray[Any] | None:
+        assert self.batch is not None
+        column = self.batch.values[name]
+        return column.to_numpy() if column.dtype in (pl.Int64, pl.Float64) and not column.null_count() else None
+
+    def _take_array(self, column: str, places: Ints) -> npt.NDArray[Any] | None:
+        """Return a value of each event of ``TakenEvents``; None if they are no array."""
+        is_stored = places >= 0
+        stored = self.store.nodes.take_array(column, places[is_stored])
+        if stored is None or len(stored) == len(places):
+            return stored
+        new = self._column_array(column)
+        if new is None or new.dtype != stored.dtype:
+            return None
+        values = np.empty(len(places), stored.dtype)
+        values[is_stored], values[~is_stored] = stored, new[~places[~is_stored]]
+        return values
+
+    def _decide_in_lists(
+        self,
+        numbers: Ints,
+        rows: list[int],
+        groups: Sequence[_PlacesTaken],
+        asked: Sequence[tuple[_Asked, Ints]],
+        bits: Ints,
+    ) -> None:
+        """Add the bits of conditions that read the same, with the indexes in ``rows`` of their events."""
+        (condition, *_) = (one.condition for one, _ in asked)
+        read_values = [self._values_taken(*of) for of in zip(condition.reads, groups, strict=True)]
         try:
-            matched = [read.compute_each(groups) for read, groups in zip(condition.reads, values, strict=True)]
+            matched = [read.compute_each(own) for read, own in zip(condition.reads, read_values, strict=True)]
             candidates = {name: [*map(self.column(name).__getitem__, rows)] for name in condition.columns}
-            return [*condition.holds_each(candidates, matched)]
-        except CALL_ERRORS:  # of one row at least
-            return [self.condition_holds(pattern, condition, row, own) for row, *own in zip(rows, *values, strict=True)]
+            values = MatchValues(candidates, matched)
+        except CALL_ERRORS:
+            values = None
+        for (leaf, condition, at), index in asked:
+            own = index.tolist()
+            held = None if values is None else _hold_each(condition, values, None if len(own) == len(rows) else own)
+            if held is None:  # of one row at least it raises
+                by_row = [[*map(list, group)] for group in read_values]
+                failing = [
+                    self.condition_holds(n, condition, rows[i], [group[i] for group in by_row])
+                    for n, i in zip(numbers[at].tolist(), own, strict=True)
+                ]
+                bits[at] |= np.array([_FAILS if holds is None else holds << leaf for holds in failing], np.int64)
+            else:
+                bits[at] |= np.asarray(held, np.int64) << leaf
+
+    def _places_taken(self, steps: Sequence[int], taken: TakenEvents, count: int) -> _PlacesTaken:
+        """Return the places of the events of these steps for each of ``count`` partial matches; owner -1 is none."""
+        is_own = taken.owner >= 0
+        for_steps = [taken.step == step for step in steps]
+        own = np.flatnonzero(is_own & np.logical_or.reduce(for_steps))
+        bounds = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(taken.owner[own], minlength=count), out=bounds[1:])
+        return _PlacesTaken(taken.place[own], bounds)
+
+    def _values_taken(self, read: MatchRead, taken: _PlacesTaken) -> Groups:
+        """Return the values that a read is about for each partial match."""
+        values: list[Any] = [None] * len(taken.places)
+        if read.column:
+            values = self.store.nodes.take(read.column, taken.places[taken.places >= 0])
+            if len(values) < len(taken.places):
+                stored, new = iter(values), self.column(read.column)
+                values = [next(stored) if place >= 0 else new[~place] for place in taken.places.tolist()]
+        return Groups(values, taken.bounds.tolist())
 
     def condition_holds(
         self, pattern: int, condition: IterativeCondition, row: int, values: Sequence[Sequence[Any]]
@@ -540,7 +624,7 @@ class _Pass:
         """Return a value of the event of a node."""
         if node >= self.first_node:
             return self.column(column)[self.row[node - self.first_node]]
-        return self.store.nodes.values[column][node]
+        return self.store.nodes.value(column, node)
 
     def column(self, name: str) -> list[Any]:
         """Return a column of the events of the batch."""
@@ -558,15 +642,56 @@ class _Pass:
         if not len(before):
             return
         assert self.batch is not None
-        values = {name: self.batch.values[name].gather(rows).to_list() for name in self.store.nodes.dtypes}
+        is_taken = np.zeros(len(self.times), bool)
+        is_taken[rows] = True
+        taken = np.flatnonzero(is_taken)
+        values = {name: self.batch.values[name].gather(taken) for name in self.store.nodes.dtypes}
         self.store.add_nodes(
             before,
             step,
             self.first_event + rows,
             self.batch.event_ms[rows],
             key_slots,
+            (np.cumsum(is_taken) - 1)[rows],
             values,
         )
+
+
+#: What conditions read: the numbers of the steps of each read, the reads, and columns of the event.
+_Read = tuple[tuple[tuple[int, ...], ...], tuple[MatchRead, ...], frozenset[str]]
+
+
+class _Asked(NamedTuple):
+    """A condition over earlier events, the number of its bit, and the indexes of questions."""
+
+    leaf: int
+    condition: IterativeCondition
+    at: Ints
+
+
+class _PlacesTaken(NamedTuple):
+    """The places (see ``TakenEvents``) of the events that partial matches have taken, and the bounds of each."""
+
+    places: Ints
+    bounds: Ints
+
+
+def _hold_arrays(
+    condition: IterativeCondition,
+    arrays: tuple[Mapping[str, npt.NDArray[Any]], Mapping[MatchRead, NullableArray]] | None,
+) -> Mask | None:
+    """Return where a condition holds; None if arrays do not compute it."""
+    if arrays is None or not isinstance(condition, MatchExpression):
+        return None
+    return hold_arrays(condition.tree, *arrays)
+
+
+def _hold_each(condition: IterativeCondition, values: MatchValues, at: Sequence[int] | None) -> Sequence[bool] | None:
+    """Return where a condition holds; None if it raises."""
+    try:
+        return condition.holds_each(values, at)
+    except CALL_ERRORS:
+        return None
 
 
 class _Run:

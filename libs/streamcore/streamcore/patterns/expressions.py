@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise, repeat
 from typing import Any, Protocol
@@ -99,6 +99,24 @@ class MatchRead:
                 return [*map(self.compute, groups)]
 
 
+@dataclass(slots=True)
+class MatchValues:
+    """The values over which conditions that read the same are evaluated, for several events and partial matches.
+
+    ``candidates``: columns of the events. ``matched``: a column for each read. ``made``: what a condition has made of
+    them, by the names that it has for its reads.
+    """
+
+    candidates: Mapping[str, Sequence[Any]]
+    matched: Sequence[Sequence[Any]]
+    made: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def take(self, at: Sequence[int]) -> MatchValues:
+        """Return those of some of the events."""
+        candidates = {name: [column[i] for i in at] for name, column in self.candidates.items()}
+        return MatchValues(candidates, [[column[i] for i in at] for column in self.matched])
+
+
 class IterativeCondition(Protocol):
     """A condition on an event that reads the earlier events of a partial match."""
 
@@ -116,8 +134,8 @@ class IterativeCondition(Protocol):
         """Return whether it is true. ``candidate``: the event's columns. ``matched``: a value for each of ``reads``."""
         ...
 
-    def holds_each(self, candidates: Mapping[str, Sequence[Any]], matched: Sequence[Sequence[Any]]) -> Sequence[bool]:
-        """Return ``holds`` for several events, whose values are in columns. May raise where ``holds`` does not."""
+    def holds_each(self, values: MatchValues, at: Sequence[int] | None = None) -> Sequence[bool]:
+        """Return ``holds`` for the events ``at``, by default for all. May raise where ``holds`` does not."""
         ...
 
 
@@ -222,15 +240,16 @@ class MatchExpression:
         """Return whether the expression is true for this event (see ``IterativeCondition``)."""
         return self.value(candidate, matched) is True
 
-    def holds_each(self, candidates: Mapping[str, Sequence[Any]], matched: Sequence[Sequence[Any]]) -> Sequence[bool]:
+    def holds_each(self, values: MatchValues, at: Sequence[int] | None = None) -> Sequence[bool]:
         """Return whether the expression is true for each of several events (see ``IterativeCondition``)."""
-        values = _evaluate_each(self._tree(), candidates, dict(zip(self._reads, matched, strict=True)))
-        return [value is True for value, _ in zip(values, matched[0], strict=False)]
+        own = values if at is None else values.take(at)
+        found = _evaluate_each(self.tree, own.candidates, dict(zip(self._reads, own.matched, strict=True)))
+        return [value is True for value, _ in zip(found, own.matched[0], strict=False)]
 
     @property
     def is_read(self) -> bool:
         """Whether the expression is an aggregate of earlier events and nothing more."""
-        return isinstance(self._tree(), MatchRead)
+        return isinstance(self.tree, MatchRead)
 
     def value(self, candidate: Mapping[str, Any], matched: Sequence[Any]) -> Any:
         """Return the value for this event. ``matched``: a value for each of ``reads``."""
@@ -243,9 +262,11 @@ class MatchExpression:
         raise ConfigError(f"pattern: {self} is no truth value; join conditions with & and |, and negate with ~")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._tree(),)
+        return _rebuild, (self.tree,)
 
-    def _tree(self) -> Any:
+    @property
+    def tree(self) -> Any:
+        r"""The tree: a ``MatchRead``, ("column", name), ("value", x) or (operation, \*trees)."""
         return getattr(self._evaluate, "tree")  # noqa: B009 - set on the function that ``_make`` returns
 
     def __add__(self, other: object) -> MatchExpression:
@@ -367,7 +388,7 @@ def matched(step: str) -> MatchedStep:
 
 
 def _combine(operation: str, *operands: object) -> MatchExpression:
-    return _rebuild((operation, *(o._tree() if isinstance(o, MatchExpression) else ("value", o) for o in operands)))
+    return _rebuild((operation, *(o.tree if isinstance(o, MatchExpression) else ("value", o) for o in operands)))
 
 
 def _rebuild(tree: Any) -> MatchExpression:

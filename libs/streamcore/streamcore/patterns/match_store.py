@@ -52,6 +52,9 @@ NO_NODE: Final = -1
 #: In ``MEMBERS``: all members of a family.
 ALL_MEMBERS: Final = -1
 
+#: The types of values that are arrays, too.
+_ARRAYS: Final[Mapping[pl.DataType, Any]] = {pl.Int64(): np.int64, pl.Float64(): np.float64}
+_NODE_COLUMNS: Final = ("before", "step", "event", "event_ms", "serial", "slot", "users", "_place")
 _SLOT_BITS: Final = 32
 _SLOT: Final = (1 << _SLOT_BITS) - 1
 _MIN_ROWS: Final = 4096
@@ -91,11 +94,18 @@ def run_code(patterns: Ints, key_slots: Ints) -> Ints:
 
 
 class Nodes:
-    """The nodes, by index: the node before, the step, the event's number and time, and its values by column."""
+    """The nodes, by index: the node before, the step, the event's number and time, and the place of its values.
+
+    Nodes of one event share its values.
+    """
 
     def __init__(self, values: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(values)
-        self.values: dict[str, list[Any]] = {name: [] for name in values}
+        #: Columns of numbers are arrays until there is a null.
+        self._arrays = {name: np.empty(0, _ARRAYS[dtype]) for name, dtype in values.items() if dtype in _ARRAYS}
+        self._values: dict[str, list[Any]] = {name: [] for name in values if name not in self._arrays}
+        self._place = np.empty(0, np.int64)
+        self._places = 0
         self.before = np.empty(0, np.int64)
         self.step = np.empty(0, np.int64)
         self.event = np.empty(0, np.int64)
@@ -115,22 +125,54 @@ class Nodes:
         event_ms: Ints,
         serial: Ints,
         key_slots: Ints,
-        values: Mapping[str, list[Any]],
+        place: Ints,
+        values: Mapping[str, pl.Series],
     ) -> None:
-        """Append nodes. No partial match or node uses them yet."""
+        """Append nodes. No partial match or node uses them yet. ``place``: that of each in ``values``, all of which
+        are used."""
         size = self.size + len(before)
-        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
+        for name in _NODE_COLUMNS:
             setattr(self, name, with_capacity(getattr(self, name), size))
         added = slice(self.size, size)
         self.before[added], self.step[added], self.event[added] = before, step, event
         self.event_ms[added], self.serial[added], self.slot[added] = event_ms, serial, key_slots
         self.users[added] = 0
-        for name, column in self.values.items():
-            column.extend(values[name])
+        self._place[added] = self._places + place
+        for name in [name for name in self._arrays if values[name].null_count()]:
+            self._values[name] = self._arrays.pop(name)[: self._places].tolist()
+        new_places = slice(self._places, self._places + int(place.max(initial=-1)) + 1)
+        self._places = new_places.stop
+        for name, array in self._arrays.items():
+            self._arrays[name] = with_capacity(array, self._places)
+            self._arrays[name][new_places] = values[name].to_numpy()
+        for name, column in self._values.items():
+            new = values[name].to_list()
+            column.extend(new)
             if self.dtypes[name] == pl.String:
-                self.text_bytes += sum(map(len, filter(None, values[name])))
+                self.text_bytes += sum(map(len, filter(None, new)))
         self.size = size
         self.live += len(before)
+
+    def value(self, column: str, node: int) -> Any:
+        """Return a value of the event of a node."""
+        array, place = self._arrays.get(column), self._place[node]
+        return self._values[column][place] if array is None else array[place].item()
+
+    def take(self, column: str, nodes: Ints) -> list[Any]:
+        """Return a value of the event of each node."""
+        array = self.take_array(column, nodes)
+        places = self._place[nodes]
+        return [*map(self._values[column].__getitem__, places.tolist())] if array is None else array.tolist()
+
+    def take_array(self, column: str, nodes: Ints) -> npt.NDArray[Any] | None:
+        """Return a value of the event of each node; None for a column that is no number or may have nulls."""
+        found = self._arrays.get(column)
+        return None if found is None else found[self._place[nodes]]
+
+    def take_series(self, column: str, nodes: Ints) -> pl.Series:
+        """Return a value of the event of each node, under the name of the table's column."""
+        array, name = self.take_array(column, nodes), value_column(column)
+        return pl.Series(name, self.take(column, nodes) if array is None else array, dtype=self.dtypes[column])
 
     def chain(self, node: int) -> list[int]:
         """Return the nodes of a chain, first event first."""
@@ -174,21 +216,34 @@ class Nodes:
 
     def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
         """Keep the values of these columns from now on; a column that was not kept before is null."""
-        self.values = {name: self.values.get(name) or [None] * self.size for name in dtypes}
-        self.dtypes = dict(dtypes)
+        kept = {name: array for name, array in self._arrays.items() if self.dtypes[name] == dtypes.get(name)}
+        lists = {name: array[: self._places].tolist() for name, array in self._arrays.items() if name not in kept}
+        lists |= self._values
+        self._arrays, self._values, self.dtypes = kept, {}, dict(dtypes)
+        for name in dtypes.keys() - kept.keys():
+            if not self._places and dtypes[name] in _ARRAYS:
+                self._arrays[name] = np.empty(0, _ARRAYS[dtypes[name]])
+            else:
+                self._values[name] = lists.get(name) or [None] * self._places
 
     def compact(self) -> Ints:
         """Remove the nodes that are over; return the new index of each node by the old one."""
         held = np.flatnonzero(self.users[: self.size] >= 0)
         new = np.full(self.size + 1, -1)
         new[held] = np.arange(len(held))
-        for name in ("before", "step", "event", "event_ms", "serial", "slot", "users"):
+        for name in _NODE_COLUMNS:
             setattr(self, name, getattr(self, name)[held])
-        self.before = new[self.before]
-        held_list = held.tolist()
-        self.values = {name: [column[i] for i in held_list] for name, column in self.values.items()}
         self.size = self.live = len(held)
-        texts = [self.values[name] for name, dtype in self.dtypes.items() if dtype == pl.String]
+        self.before = new[self.before]
+        is_used = np.zeros(self._places, bool)
+        is_used[self._place] = True
+        self._place = (np.cumsum(is_used) - 1)[self._place]
+        used_places = np.flatnonzero(is_used)
+        self._arrays = {name: array[used_places] for name, array in self._arrays.items()}
+        used = used_places.tolist()
+        self._places = len(used)
+        self._values = {name: [column[i] for i in used] for name, column in self._values.items()}
+        texts = [self._values[name] for name, dtype in self.dtypes.items() if dtype == pl.String]
         self.text_bytes = sum(len(text) for column in texts for text in column if text)
         return new
 
@@ -365,12 +420,19 @@ class MatchStore:
     # --- nodes --------------------------------------------------------------------------------------------------
 
     def add_nodes(
-        self, before: Ints, step: Ints, event: Ints, event_ms: Ints, key_slots: Ints, values: Mapping[str, list[Any]]
+        self,
+        before: Ints,
+        step: Ints,
+        event: Ints,
+        event_ms: Ints,
+        key_slots: Ints,
+        place: Ints,
+        values: Mapping[str, pl.Series],
     ) -> None:
-        """Append nodes, in the order in which partial matches were promised their indexes."""
+        """Append nodes, in the order in which partial matches were promised their indexes (see ``Nodes.append``)."""
         serial = np.arange(self._next_serial, self._next_serial + len(before))
         self._next_serial += len(before)
-        self.nodes.append(before, step, event, event_ms, serial, key_slots, values)
+        self.nodes.append(before, step, event, event_ms, serial, key_slots, place, values)
         self.nodes.use(before[before >= 0])
 
     def drop_unused(self, from_node: int) -> None:
@@ -498,7 +560,7 @@ class MatchStore:
         return self._node_frame(live[self.keys.in_bucket(nodes.slot[live], bucket, buckets)] if len(live) else live)
 
     def _node_frame(self, nodes: Ints) -> pl.DataFrame:
-        columns, index = self.nodes, nodes.tolist()
+        columns = self.nodes
         before = columns.before[nodes]
         serials = np.where(before >= 0, columns.serial[before] if columns.size else 0, NO_NODE)
         slots = columns.slot[nodes]
@@ -511,9 +573,7 @@ class MatchStore:
             pl.Series(EVENT, columns.event[nodes]),
             pl.Series(EVENT_MS, columns.event_ms[nodes]),
         ]
-        for name, dtype in columns.dtypes.items():
-            values = columns.values[name]
-            frame.append(pl.Series(value_column(name), [values[i] for i in index], dtype=dtype))
+        frame += [columns.take_series(name, nodes) for name in columns.dtypes]
         return pl.DataFrame(frame)
 
     def forget_keys(self) -> None:
@@ -565,6 +625,7 @@ class MatchStore:
             pl.lit(None, t).alias(value_column(n)) for n, t in values.items() if value_column(n) not in nodes.columns
         ]
         nodes = nodes.with_columns(missing)
+        _, first, place = np.unique(nodes[EVENT].to_numpy(), return_index=True, return_inverse=True)
         self.nodes.append(
             before,
             nodes[STEP].to_numpy(),
@@ -572,7 +633,8 @@ class MatchStore:
             nodes[EVENT_MS].to_numpy(),
             nodes[SERIAL].to_numpy(),
             self.keys.assign(nodes),
-            {name: nodes[value_column(name)].to_list() for name in values},
+            place,
+            {name: nodes[value_column(name)].gather(first) for name in values},
         )
         self.nodes.use(before[before >= 0])
         self._new_from = self.nodes.size

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from streamcore.limits import PatternLimits
 from streamcore.patterns.automaton import compile_pattern
+from streamcore.patterns.condition_arrays import hold_arrays, read_groups
 from streamcore.patterns.engine import MatchEngine, PatternEvents
-from streamcore.patterns.expressions import Groups, MatchFunction, MatchRead, candidate, matched
+from streamcore.patterns.expressions import Groups, MatchFunction, MatchRead, MatchValues, candidate, matched
 from streamcore.patterns.pattern import Pattern
 
 value, a = candidate("v"), matched("a")
@@ -45,7 +46,47 @@ def test_a_condition_on_columns_holds_where_it_holds_for_one_event(rows: list[tu
         single = [condition.holds({"v": event}, own) for event, *own in zip(events, *by_read, strict=True)]
         columns = [read.compute_each(groups(taken)) for read in condition.reads]
         assert columns == by_read
-        assert condition.holds_each({"v": events}, columns) == single
+        values_of_all = MatchValues({"v": events}, columns)
+        assert condition.holds_each(values_of_all) == single
+        assert condition.holds_each(values_of_all, range(len(rows))[::-2]) == single[::-2]
+
+
+#: Conditions that arrays compute if no number is too large, and one that they never do.
+IN_ARRAYS = (
+    value > a.last("v"),
+    (a.count() == 0) | (value < a.first("v")),
+    ~(value * 2 - a.first("v") != a.last("v") + 1) & (a.count("v") < 3),
+    (a.last("v") - value).is_null() | ~(value >= 0.5),
+    (value * a.last("v") <= -value) | ~(a.first("v") == value) & (a.last("v") > 2**53 + 1),
+    (value / a.last("v")).is_null() | (value > 0),
+)
+#: Whole numbers or doubles, some too large for sums or for doubles.
+NUMBERS = st.sampled_from(
+    [
+        st.integers(-3, 3),
+        st.integers(-3, 3) | st.sampled_from([2**53 + 1, 2**62, -(2**63), 2**63 - 1]),
+        st.integers(-3, 3).map(float) | st.sampled_from([0.5, float("nan"), float("inf"), 1e308, 2.0**53]),
+    ]
+).flatmap(lambda values: st.lists(st.tuples(values, st.lists(values, max_size=4)), min_size=1))
+
+
+@given(NUMBERS)
+def test_a_condition_on_arrays_holds_where_it_holds_for_one_event(rows: list[tuple[Any, list[Any]]]) -> None:
+    taken = groups([values for _, values in rows])
+    dtype = np.array([event for event, _ in rows]).dtype
+    candidates = {"v": np.array([event for event, _ in rows], dtype)}
+    computed = []
+    for condition in IN_ARRAYS:
+        reads = {r: read_groups(r, np.array(taken.values, dtype), np.array(taken.bounds)) for r in condition.reads}
+        found = hold_arrays(condition.tree, candidates, reads)
+        computed.append(found is not None)
+        if found is not None:
+            single = [condition.holds({"v": e}, [r.compute(own) for r in condition.reads]) for e, own in rows]
+            assert found.tolist() == single, condition
+    is_small = all(abs(number) <= 3 for event, own in rows for number in (event, *own))
+    assert computed[:2] == [True, True]
+    assert not computed[-1]
+    assert not is_small or all(computed[:-1])
 
 
 @pytest.mark.parametrize("function", [*MatchFunction])

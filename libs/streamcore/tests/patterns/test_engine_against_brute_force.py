@@ -53,7 +53,7 @@ def run(case: Case, rng: random.Random, end_ms: int, *, columns: bool) -> tuple[
     def note(found: list[Match]) -> None:
         nodes = engine.store.nodes
         for match in found:
-            taken = tuple((automaton.steps[nodes.step[n]], nodes.values["number"][n]) for n in match.nodes)
+            taken = tuple((automaton.steps[nodes.step[n]], nodes.value("number", n)) for n in match.nodes)
             if match.timed_out:
                 timed_out.add(taken)
             else:
@@ -106,7 +106,7 @@ def run_alike(
         for match in engine.run(events, until):
             nodes, steps = engine.store.nodes, automata[match.pattern].steps
             kind = timed_out if match.timed_out else found
-            kind[match.pattern].append(tuple((steps[nodes.step[n]], nodes.values["number"][n]) for n in match.nodes))
+            kind[match.pattern].append(tuple((steps[nodes.step[n]], nodes.value("number", n)) for n in match.nodes))
         for table in (engine.store.partials, engine.store.events):
             table.changes()
     return found, timed_out

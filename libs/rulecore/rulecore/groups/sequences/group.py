@@ -243,7 +243,7 @@ class SequenceGroup:
         partials = [partial for run in self.store.read(self.store.find(self.store.codes())) for partial in run]
         nodes = self.store.nodes
         places = {
-            tuple((nodes.values[PARTITION][n], nodes.values[OFFSET][n], int(nodes.step[n])) for n in chain): state
+            tuple((nodes.value(PARTITION, n), nodes.value(OFFSET, n), int(nodes.step[n])) for n in chain): state
             for chain, state in ((nodes.chain(partial.node), partial.state) for partial in partials)
         }
         return ReplayedMoment(ms, place, places, found)
@@ -283,14 +283,13 @@ class SequenceGroup:
     def matched(self, match: Match) -> SequenceMatch:
         """Return a match with the values of its events. What becomes certain at a deadline was so 1 ms before it."""
         nodes = self.store.nodes
-        values = {name: nodes.values[name] for name in (PARTITION, OFFSET, *self._values)}
         events = tuple(
             MatchedEvent(
                 int(nodes.event_ms[n]),
-                values[PARTITION][n],
-                values[OFFSET][n],
+                nodes.value(PARTITION, n),
+                nodes.value(OFFSET, n),
                 int(nodes.step[n]),
-                {name: values[name][n] for name in self._values},
+                {name: nodes.value(name, n) for name in self._values},
             )
             for n in match.nodes
         )

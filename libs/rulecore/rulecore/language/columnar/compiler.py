@@ -63,13 +63,17 @@ def to_polars(expr: Expr) -> pl.Expr:
     return _compile(expr)
 
 
-def evaluate_columns(expr: Expr, values: Sequence[tuple[str, Type, Sequence[object]]]) -> list[object]:
-    """Return the physical value for each row. ``values``: of each column its name, type and physical values.
+def value_frame(values: Sequence[tuple[str, Type, Sequence[object]]]) -> pl.DataFrame:
+    """Return a frame of columns, each with its name, type and physical values.
 
     Raises ``OverflowError`` for a value that the column cannot hold.
     """
-    frame = pl.DataFrame([pl.Series(name, column, polars_type(kind)) for name, kind, column in values])
-    return frame.select(to_polars(expr)).to_series().to_list()
+    return pl.DataFrame([pl.Series(name, column, polars_type(kind)) for name, kind, column in values])
+
+
+def holding_rows(expr: Expr, frame: pl.DataFrame) -> Sequence[bool]:
+    """Return for which rows of a frame a condition holds; null does not hold."""
+    return frame.select(to_polars(expr)).to_series().fill_null(value=False).to_list()
 
 
 def _compile(expr: Expr) -> pl.Expr:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rulecore.compile import sequence_conditions
 from rulecore.compile.conditions import NameScope
 from rulecore.compile.sequence_conditions import StepCondition, split_condition
+from streamcore.patterns.expressions import MatchValues
 from streamcore.schema import Type
 
 COLUMNS = {"amount": Type.parse("decimal(6,2)"), "n": Type.parse("long"), "x": Type.parse("double")}
@@ -52,17 +53,19 @@ def test_a_condition_on_columns_holds_where_it_holds_for_one_event(
         ]
         single = [condition.holds(event, own) for (event, _), *own in zip(rows, *matched, strict=True)]
         with patch.object(sequence_conditions, "_FEWEST_ROWS", 0):
-            assert [*condition.holds_each(candidates, matched)] == single, text
+            values = MatchValues(candidates, matched)
+            assert [*condition.holds_each(values)] == single, text
+            assert [*condition.holds_each(values, range(len(rows))[::-2])] == single[::-2], text
 
 
 def test_a_sum_with_more_digits_than_its_type_is_null() -> None:
     condition = compiled("amount < sum(a.amount) or sum(a.amount) is null and amount = 2")
     amounts, sums = [1, 200] * 20, [[10**18, -(10**18), 10**18 - 1, 0] * 10]
     single = [condition.holds({"amount": amount}, [own]) for amount, own in zip(amounts, sums[0], strict=True)]
-    assert [*condition.holds_each({"amount": amounts}, sums)] == single == [False, True, True, False] * 10
+    assert [*condition.holds_each(MatchValues({"amount": amounts}, sums))] == single == [False, True, True, False] * 10
 
 
 def test_a_value_with_more_digits_than_its_type_is_left_to_the_row_by_row_evaluation() -> None:
     condition = compiled("amount < sum(a.amount)")
     with pytest.raises(OverflowError, match=r"amount: more than \d+ digits"):
-        condition.holds_each({"amount": [10**6] * 40}, [[1] * 40])
+        condition.holds_each(MatchValues({"amount": [10**6] * 40}, [[1] * 40]))

@@ -335,6 +335,24 @@ def test_rules_that_differ_in_conditions_share_a_partial_match_until_an_event_di
     assert sorted(f.rule.rule.id for f in run.cut(events("6a 7b"), END)) == ["one", "three"]
 
 
+def test_rules_whose_conditions_over_earlier_events_differ_share_a_partial_match_until_the_answers_differ() -> None:
+    more: dict[str, Item] = {
+        name: {"step": "more", "where": f"kind = 'c' and amount > {n} * last(a.amount)"} for n, name in enumerate("rst")
+    }
+    rules = [rule({"step": "a", "where": "kind = 'a'"}, one, BOUGHT, id=name) for name, one in more.items()]
+    run = GroupRun(SCHEMA, rules)
+    group = run.last.group
+    acts = enumerate([("a", 100), ("c", 150), ("c", 250), ("b", 0)])
+    rows = [(T0 + n * MINUTE, 0, n, {"user": "u", "kind": kind, "amount": cents}) for n, (kind, cents) in acts]
+    sizes = []
+    for row in rows[:3]:
+        assert not run.cut([row], row[0] + 1)
+        sizes.append(group.state_size().entries)
+    assert sizes == [1, 2, 2]  # of all; r and s have taken 150; so has t taken 250
+    fired = {f.rule.rule.id: [o.offset for o in f.events] for f in run.cut(rows[3:], END)}
+    assert fired == {"r": [0, 1, 3], "s": [0, 1, 3], "t": [0, 2, 3]}
+
+
 def test_rules_that_see_other_events_between_their_steps_share_no_partial_match() -> None:
     """What ends a partial match of one rule must not end that of another, which does not see the event."""
     directly: Item = {"next": "bought", "where": "kind = 'b'"}

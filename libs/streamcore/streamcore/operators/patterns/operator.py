@@ -254,7 +254,7 @@ class PatternOperator:
         return by_step
 
     def _read_node(self, node: int, column: str) -> Any:
-        return self._engine.store.nodes.values[column][node]
+        return self._engine.store.nodes.value(column, node)
 
     def _as_json(self, by_step: Mapping[str, list[int]]) -> str:
         match = {

@@ -118,6 +118,10 @@ class OutputSchema:
 
     def late(self, rows: pl.DataFrame, drops: DroppedRows, watermark_ms: int) -> pl.DataFrame:
         """Return one row per dropped element and window."""
+        if not len(drops.row):
+            bound = DATETIME if self.assigner.in_event_time else pl.Int64()
+            added = {LATE_REASON: pl.String(), LATENESS_MS: pl.Int64(), **dict.fromkeys(self.window, bound)}
+            return pl.DataFrame(schema={**rows.schema, **added})
         taken = rows[drops.row]
         lateness_ms = np.maximum(0, watermark_ms - taken[EVENT_MS].to_numpy())
         return taken.with_columns(

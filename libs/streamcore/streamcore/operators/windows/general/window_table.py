@@ -71,6 +71,7 @@ class KeyedJournaledTable(JournaledTable):
     def __init__(self, keys: KeySlots, columns: Mapping[str, pl.DataType], name: Sequence[str]) -> None:
         super().__init__({**keys.dtypes, **columns}, [*keys.dtypes, *name])
         self.keys = keys
+        self._no_rows = pl.DataFrame(schema=self.schema)
 
     def frame(self, key_slots: Sequence[int] | Ints, columns: Sequence[pl.Series]) -> pl.DataFrame:
         """Return live rows of the keys with these key slots.
@@ -79,25 +80,21 @@ class KeyedJournaledTable(JournaledTable):
         """
         key_slot_array = np.asarray(key_slots, dtype=np.int64)
         hashes = pl.Series(HASH, self.keys.hashes[key_slot_array])
-        is_deleted = pl.repeat(False, len(key_slot_array), dtype=pl.Boolean(), eager=True).alias(GONE)
+        is_deleted = pl.Series(GONE, np.zeros(len(key_slot_array), dtype=bool))
         return pl.DataFrame([hashes, *self.keys.frame(key_slot_array).get_columns(), *columns, is_deleted])
 
     def tombstones(self, key_slots: Sequence[int] | Ints, names: Mapping[str, Sequence[int] | Ints]) -> pl.DataFrame:
         """Return the tombstones of rows. ``names``: the columns that identify each row within its key."""
         key_slot_array = np.asarray(key_slots, dtype=np.int64)
-        key_columns = [
+        filled = [
             pl.Series(HASH, self.keys.hashes[key_slot_array]),
             *self.keys.frame(key_slot_array).get_columns(),
+            *(pl.Series(name, values, dtype=pl.Int64) for name, values in names.items()),
+            pl.Series(GONE, np.ones(len(key_slot_array), dtype=bool)),
         ]
-        name_columns = [pl.Series(name, values, dtype=pl.Int64) for name, values in names.items()]
-        filled = {series.name: series for series in [*key_columns, *name_columns]}
-        filled[GONE] = pl.repeat(True, len(key_slot_array), dtype=pl.Boolean(), eager=True)
-        nulls = {
-            n: pl.repeat(None, len(key_slot_array), dtype=t, eager=True)
-            for n, t in self.schema.items()
-            if n not in filled
-        }
-        return pl.DataFrame({name: (filled | nulls)[name] for name in self.schema})
+        nulls = self._no_rows.clear(len(key_slot_array)).get_columns() if len(key_slot_array) else []
+        columns = {series.name: series for series in [*nulls, *filled]}
+        return pl.DataFrame([columns[name] for name in self.schema]) if nulls else self._no_rows
 
 
 class WindowTable(KeyedJournaledTable):

@@ -76,6 +76,7 @@ class ColumnarTriggeredWindows:
             self.keys, self.plan.aggregate_set, self._trigger, self._near_ms(), lateness_ms
         )
         self.arrivals = None if self._assigner.in_event_time else ArrivalTable(self.keys)
+        self._no_panes = self._panes(_NONE, np.empty(0, dtype=bool), _NONE)
         self._adder = RowAdder(self.windows, self._trigger, self.plan.aggregate_set, discards=self._discards)
 
     def _near_ms(self) -> int:
@@ -104,7 +105,9 @@ class ColumnarTriggeredWindows:
         ends = time.next_watermark_ms >= END_OF_TIME_MS
         due = self.windows.live_entries() if ends else self.windows.take_due(time.next_watermark_ms)
         panes.append(self._evaluate(due, time.next_watermark_ms, time.clock_ms))
-        return pl.concat(panes), self._output.late(rows, drops, time.watermark_ms)
+        some = [part for part in panes if part.height]
+        main = some[0] if len(some) == 1 else pl.concat(some or panes[:1])
+        return main, self._output.late(rows, drops, time.watermark_ms)
 
     def _add(
         self, rows: pl.DataFrame, key_slots: Ints, numbers: Ints, time: CutTime
@@ -150,7 +153,7 @@ class ColumnarTriggeredWindows:
     ) -> tuple[Ints, pl.DataFrame]:
         """Add rows to their windows in columns; return the panes that fire, in the order of rows, and their rows."""
         if not placed.row.size:
-            return _NONE, self._panes(_NONE, np.empty(0, dtype=bool), _NONE)
+            return _NONE, self._no_panes
         never = np.zeros(len(placed.row), dtype=bool)
         past_end = time.watermark_ms >= placed.end if self.windows.lateness_ms is not None else never
         full = never if self.arrivals is None else numbers[placed.row] == placed.end - 1
@@ -194,6 +197,8 @@ class ColumnarTriggeredWindows:
         Return the panes, ordered by end, start and hash of the key.
         """
         windows = self.windows
+        if not entries.size:
+            return self._no_panes
         hashes = self.keys.hashes[windows.key_slot[entries]]
         entries = entries[np.lexsort((hashes, windows.start[entries], windows.end[entries]))]
         ended = np.full(len(entries), watermark_ms >= END_OF_TIME_MS)

@@ -76,6 +76,7 @@ class TriggerColumns:
         self.early, self.late = phases[0], phases[-1] if at_end else None
         nodes = [*_walk(self._root)]
         self.wakes = {n.column: n.trigger.delay_ms for n in nodes if isinstance(n.trigger, AfterProcessingTime)}
+        self._texts: dict[tuple[str, ...], pl.Expr] = {}
         self.start = {n.column: NEVER if n.column in self.wakes else 0 for n in nodes if n.column}
 
     @property
@@ -132,13 +133,24 @@ class TriggerColumns:
         """Return the JSON of ``WindowTable``: the state of the trigger, then the numbers."""
         columns = {name: pl.Series(name, values) for name, values in states.items()}
         frame = pl.DataFrame([*columns.values(), *numbers.values()])
-        parts = [
-            pl.lit("["),
-            *self._json(self._root),
-            *(part for name in numbers for part in (pl.lit(","), pl.col(name))),
-        ]
-        text = pl.concat_str([part.cast(pl.String) for part in (*parts, pl.lit("]"))])
-        return frame.select(text.cast(pl.Binary)).to_series()
+        return frame.select(self._stored_text(tuple(numbers))).to_series()
+
+    def _stored_text(self, numbers: tuple[str, ...]) -> pl.Expr:
+        """Return the text of ``encode``. Its constants are joined: in a small cut each costs as much as a column."""
+        found = self._texts.get(numbers)
+        if found is None:
+            parts = ["[", *self._json(self._root), *(part for name in numbers for part in (",", pl.col(name))), "]"]
+            joined: list[pl.Expr] = []
+            constant = ""
+            for part in [*parts, ""]:
+                if isinstance(part, str) and part:
+                    constant += part
+                    continue
+                joined += [pl.lit(constant)] if constant else []
+                joined += [] if isinstance(part, str) else [part.cast(pl.String)]
+                constant = ""
+            found = self._texts[numbers] = pl.concat_str(joined).cast(pl.Binary)
+        return found
 
     def decode(self, stored: pl.Series, numbers: list[str]) -> dict[str, Ints]:
         """Return the columns of ``encode`` by name."""
@@ -150,10 +162,12 @@ class TriggerColumns:
         clocks = [(pl.col(name) + delay_ms).fill_null(NEVER) for name, delay_ms in self.wakes.items()]
         return {column.name: column.to_numpy().copy() for column in digits.with_columns(clocks)}
 
-    def _json(self, node: _Node) -> Iterator[pl.Expr]:
+    def _json(self, node: _Node) -> Iterator[pl.Expr | str]:
         """Yield the text of ``[done, count, since_ms, flag, [parts]]``. A stored trigger is never done."""
         column = pl.col(node.column) if node.column else pl.lit(0)
-        count, since_ms, flag = pl.lit(0), pl.lit("null"), pl.lit("false")
+        count: pl.Expr | str = "0"
+        since_ms: pl.Expr | str = "null"
+        flag: pl.Expr | str = "false"
         match node.trigger:
             case AfterCount():
                 count = column
@@ -162,11 +176,11 @@ class TriggerColumns:
                 since_ms = pl.when(column < NEVER).then(clock).otherwise(pl.lit("null"))
             case AfterWatermark():
                 flag = pl.when(column == 1).then(pl.lit("true")).otherwise(pl.lit("false"))
-        yield from (pl.lit("[false,"), count, pl.lit(","), since_ms, pl.lit(","), flag, pl.lit(",["))
+        yield from ("[false,", count, ",", since_ms, ",", flag, ",[")
         for place, part in enumerate(node.parts):
-            yield from ([pl.lit(",")] if place else [])
+            yield from ([","] if place else [])
             yield from self._json(part)
-        yield pl.lit("]]")
+        yield "]]"
 
     def _stored_columns(self, node: _Node) -> Iterator[str]:
         """Yield, for each value of the JSON of a state, the name of its column, or nothing."""

@@ -44,6 +44,7 @@ class TriggeredWindowTable(WindowEntryTable):
         self._expiries = DeadlineIndex(near_ms)
         self._wakes = {column: DeadlineIndex(delay_ms) for column, delay_ms in trigger.wakes.items()}
         self._deleted: list[tuple[Ints, Ints, Ints]] = []
+        self._empty_partial = aggregate_set.empty_partial()
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -80,7 +81,9 @@ class TriggeredWindowTable(WindowEntryTable):
 
     def empty(self, entries: Ints) -> None:
         """Empty the contents of distinct entries."""
-        for name, column in take_rows(self.aggregate_set.empty_partial(), np.zeros(len(entries), np.int64)).items():
+        if not entries.size:
+            return
+        for name, column in take_rows(self._empty_partial, np.zeros(len(entries), np.int64)).items():
             self.columns[name][entries] = column
 
     def link_new(self, entries: Ints) -> None:
@@ -156,10 +159,11 @@ class TriggeredWindowTable(WindowEntryTable):
     def _take_changes(self) -> pl.DataFrame | None:
         if not self._dirty and not self._deleted:
             return None
-        deleted = [(NO_ENTRIES,) * 3, *self._deleted]
-        key_slots, starts, ends = (np.concatenate(column) for column in zip(*deleted, strict=True))
-        dirty = self._distinct_live(self._dirty)
+        deleted, dirty = self._deleted, self._distinct_live(self._dirty)
         self._deleted, self._dirty = [], []
+        if not deleted:
+            return self._rows(dirty)
+        key_slots, starts, ends = (np.concatenate(column) for column in zip(*deleted, strict=True))
         return pl.concat([self.tombstones(key_slots, {FIRST: starts, END: ends}), self._rows(dirty)])
 
     def restore(self, rows: pl.DataFrame) -> None:
