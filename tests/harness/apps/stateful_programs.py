@@ -177,7 +177,7 @@ FUNCTIONS: Mapping[str, Callable[[], sc.Stream]] = {
     "a pattern": lambda: (
         by_user()
         .pattern(sc.Pattern.begin("low").where(pl.col("n") < 5).followed_by("high").where(pl.col("n") > 9).within("6s"))
-        .select(n=sc.matched("high").sum("n"))
+        .select(low=sc.matched("low").sum("n"), n=sc.matched("high").sum("n"))
     ),
     "windows with a function": lambda: by_user().window(sc.Tumbling(5_000)).process(Panes(), name="panes"),
 }

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.synchronize import Event
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PATIENCE_S = 100
@@ -34,19 +35,22 @@ def run_together(count: int, main: Callable[..., None], *arguments: object) -> l
 
 
 def run_and_kill(delays_ms: Sequence[int], main: Callable[..., None], *arguments: object) -> None:
-    """Run a process for each delay, one after the other, and kill it when that is over. Most do not end before."""
+    """Run a process for each delay, one after the other, and kill it so long after it has called ``main``. Most do not
+    end before."""
     killed = 0
     for delay_ms in delays_ms:
-        with _start(main, *arguments) as process:
+        begun = _CONTEXT.Event()
+        with _start(main, *arguments, begun=begun) as process:
+            assert begun.wait(_PATIENCE_S), "it is busy with imports"
             process.join(delay_ms / 1000)
             killed += process.exitcode is None
     assert killed > len(delays_ms) // 2
 
 
 @contextmanager
-def _start(main: Callable[..., None], *arguments: object) -> Iterator[ForkServerProcess]:
-    """Start a process that calls ``main`` with the environment of this one; kill it at the end."""
-    process = _CONTEXT.Process(target=_call, args=(dict(os.environ), main, arguments))
+def _start(main: Callable[..., None], *arguments: object, begun: Event | None = None) -> Iterator[ForkServerProcess]:
+    """Start a process that sets ``begun`` and calls ``main`` with the environment of this one; kill it at the end."""
+    process = _CONTEXT.Process(target=_call, args=(dict(os.environ), begun, main, arguments))
     process.start()
     try:
         yield process
@@ -55,7 +59,11 @@ def _start(main: Callable[..., None], *arguments: object) -> Iterator[ForkServer
         process.join()
 
 
-def _call(environment: Mapping[str, str], main: Callable[..., None], arguments: tuple[object, ...]) -> None:
+def _call(
+    environment: Mapping[str, str], begun: Event | None, main: Callable[..., None], arguments: tuple[object, ...]
+) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    if begun is not None:
+        begun.set()
     main(*arguments)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import abc
 import enum
+import random
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +27,7 @@ from headgate.local import cache, processes
 from headgate.local.servers.files import ServerFiles, ServerProcess
 
 HOST = "127.0.0.1"
+_PORTS = range(20_000, 30_000)
 # Stops the server when the pipe on its standard input closes, as it does when the parent process ends for any reason.
 _WATCH = 'cat >/dev/null; kill -CONT "$1"; kill -"$2" "$1"'
 
@@ -238,7 +241,13 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
 
 
 def free_port() -> int:
-    """Return a free port of 127.0.0.1."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """Return a free port of 127.0.0.1.
+
+    It is below those that systems give to outgoing connections, which would take it before the server does, or while
+    the server does not run.
+    """
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise HeadgateError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1}")

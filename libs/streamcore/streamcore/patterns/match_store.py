@@ -625,7 +625,9 @@ class MatchStore:
             pl.lit(None, t).alias(value_column(n)) for n, t in values.items() if value_column(n) not in nodes.columns
         ]
         nodes = nodes.with_columns(missing)
-        _, first, place = np.unique(nodes[EVENT].to_numpy(), return_index=True, return_inverse=True)
+        # Each shard numbers its events by itself, so nodes of one event have the same number and the same key.
+        shared = nodes.select(pl.col("__index").first().over(HASH, EVENT)).to_series().to_numpy()
+        _, first, place = np.unique(shared, return_index=True, return_inverse=True)
         self.nodes.append(
             before,
             nodes[STEP].to_numpy(),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rulecore.groups.windows.running as module
 from rulecore.groups.windows.aggregation import Combine, Partial
 from rulecore.groups.windows.running import running
 
@@ -53,13 +54,17 @@ def test_each_row_has_the_total_of_its_segment(
     values = data.draw(st.lists(NUMBERS[whole], min_size=len(segment), max_size=len(segment)))
     base = data.draw(st.lists(NUMBERS[whole], min_size=21, max_size=21))
     columns = (np.array(values, partial.dtype), np.array(segment, np.int64), np.array(base, partial.dtype))
-    with np.errstate(all="ignore"):  # for the uncompiled function, which warns of infinities that meet
-        found = running(partial, *columns, before=before)
-    assert found.dtype == partial.dtype
-    np.testing.assert_array_equal(found, np.array(expected(how, values, segment, base, before), partial.dtype))
+    for few in (0, 64):
+        with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):  # uncompiled, it warns of infinities
+            patch.setattr(module, "_FEW_ROWS", few)
+            found = running(partial, *columns, before=before)
+        assert found.dtype == partial.dtype
+        np.testing.assert_array_equal(found, np.array(expected(how, values, segment, base, before), partial.dtype))
 
 
-def test_a_sum_of_whole_numbers_wraps_around_as_in_numpy() -> None:
+@pytest.mark.parametrize("few", [0, 64])
+def test_a_sum_of_whole_numbers_wraps_around_as_in_numpy(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FEW_ROWS", few)
     most = np.iinfo(np.int64).max
     with np.errstate(over="ignore"):
         found = running(Partial("n", Combine.SUM, whole=True), np.array([1]), np.array([0]), np.array([most]))
