@@ -8,6 +8,7 @@ part whose bytes were changed is rejected. Promises: no bytes make these functio
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
@@ -95,9 +96,27 @@ class RuleRelease(NamedChanges):
         Field(description="Changes that take effect together."),
     ] = ()
 
+    @model_validator(mode="after")
+    def _check_names(self) -> RuleRelease:
+        rules = (one.delete if one.rule is None else one.rule.id for one in self.changes)
+        if (repeated := find_repeated([*filter(None, rules)], self)) is not None:
+            raise ValueError(f"a release changes each name once; {repeated} is there twice")
+        return self
+
 
 #: No feature or policy changes.
 NO_NAMED: Final = NamedChanges()
+
+
+def find_repeated(rules: Sequence[str], named: NamedChanges) -> str | None:
+    """Return a rule, feature or decision policy that a release publishes or deletes twice, such as
+    ``feature usual``; None without one. ``rules``: the ids of those that it publishes and deletes."""
+    features = [*(one.feature for one in named.features), *named.delete_features]
+    policies = [*(one.decision_policy for one in named.decision_policies), *named.delete_policies]
+    for kind, names in (("rule", rules), ("feature", features), ("decision policy", policies)):
+        if len(set(names)) < len(names):
+            return f"{kind} {Counter(names).most_common(1)[0][0]}"
+    return None
 
 
 def digest_part(value: bytes) -> str:
