@@ -96,13 +96,6 @@ class RuleRelease(NamedChanges):
         Field(description="Changes that take effect together."),
     ] = ()
 
-    @model_validator(mode="after")
-    def _check_names(self) -> RuleRelease:
-        rules = (one.delete if one.rule is None else one.rule.id for one in self.changes)
-        if (repeated := find_repeated([*filter(None, rules)], self)) is not None:
-            raise ValueError(f"a release changes each name once; {repeated} is there twice")
-        return self
-
 
 #: No feature or policy changes.
 NO_NAMED: Final = NamedChanges()

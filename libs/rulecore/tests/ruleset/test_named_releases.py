@@ -148,6 +148,14 @@ def test_a_release_is_rolled_back_with_its_features_and_policies() -> None:
     assert {one.status.status for one in log.history.entries} == {StatusKind.ACCEPTED, StatusKind.DELETED}
 
 
+def test_a_release_in_parts_changes_each_rule_once_too() -> None:
+    log, large = Log(), [rule(id=f"r{n}", description="x" * 1_900) for n in range(40)]
+    *parts, answer = log.release("one", *large, rule(2, id="r0", where="amount > usual"), features=(feature(),))
+    assert (set(parts), answer) == ({("part", "staged")}, ("release", "rejected"))
+    assert str(log.history.entries[-1].status.reason).endswith("rule r0 is there twice")
+    assert (log.history.rules.rules, log.history.rules.staged) == ({}, {})
+
+
 def test_a_rollback_restores_the_documents_of_before_though_their_numbers_began_again() -> None:
     log = Log()
     log.release("one", features=(feature(),), decision_policies=(policy(),))
