@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from headgate.errors import InputError
-from rulecore.documents.scalars import parse_duration_ms, parse_time_ms
+from rulecore.documents.scalars import FIRST_MS, LAST_MS, parse_duration_ms, parse_time_ms
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _MAX_OFFSET = 10**12  # a larger number is a time in milliseconds
@@ -20,8 +20,19 @@ def parse_number(text: str) -> int | None:
 def parse_time(text: str, now_ms: int, option: str) -> int:
     """Return epoch milliseconds for a time with its zone, ``2h`` (so long ago), ``now`` or epoch milliseconds.
 
-    Raises ``InputError`` for another form. ``option``: the name of the option, for the error.
+    Raises ``InputError`` for another form, and for a time outside the years 1 to 9999. ``option``: the name of the
+    option, for the error.
     """
+    time_ms = _read_time(text, now_ms)
+    if time_ms is None:
+        forms = "write a time with its zone (2026-12-01T08:00:00Z) or how long ago (2h, 30m)"
+        raise InputError(f"{option} {text!r}: {forms}")
+    if not FIRST_MS <= time_ms <= LAST_MS:
+        raise InputError(f"{option} {text!r}: write a time of the years 1 to 9999")
+    return time_ms
+
+
+def _read_time(text: str, now_ms: int) -> int | None:
     if text == "now":
         return now_ms
     number = parse_number(text)
@@ -32,7 +43,7 @@ def parse_time(text: str, now_ms: int, option: str) -> int:
             return read(text)
         except ValueError:
             continue
-    raise InputError(f"{option} {text!r}: write a time with its zone (2026-12-01T08:00:00Z) or how long ago (2h, 30m)")
+    return None
 
 
 def parse_offset(text: str) -> int | None:

@@ -24,7 +24,6 @@ from rulecore.alerts.alerts import to_json_value
 from rulecore.compile.feature import CompiledFeature
 from rulecore.compile.published_feature import compile_published
 from rulecore.compile.rule import CompiledRule
-from rulecore.documents.features import EventOrder
 from rulecore.documents.published_feature import PublishedFeature
 from rulecore.explain.features import with_feature_values
 from rulecore.key_columns import keyed_schema
@@ -77,16 +76,15 @@ def read_feature(kafka: KafkaSettings, app: str, history: RuleHistory, query: Fe
     keeper = _find_keeper(app, history, query.name)
     document, feature = history.rules.features.documents[query.name], keeper.features[0]
     source = find_input(keeper.rule.on, history.rules.streams, query.topics, query.formats)
-    key = parse_key(_name_columns(query.key, document), keeper, source.schema)
+    texts = _name_columns(query.key, document)
+    key = parse_key(texts, keeper, source.schema)
     schema, at_ms = keyed_schema(source.schema, keeper.group_by), query.now_ms if query.at_ms is None else query.at_ms
     reader = KafkaReader(kafka, query.formats)
-    texts = _name_columns(query.key, document)
     evidence = find_key_events(reader, source, keeper, texts, at_ms, query.scan, query.now_ms)
     evidence = drop_late_events(reader, f"{app}.{LATE}", evidence, min(query.scan, _LATE_RECORDS))
     evidence = drop_duplicates(evidence)
     contents = history.lists.contents(at_ms)
-    before = pl.col(EVENT_MS) < at_ms if document.order is EventOrder.IN_ORDER else pl.col(EVENT_MS) <= at_ms
-    events = unite_events(source, evidence.frames).filter(before)
+    events = unite_events(source, evidence.frames).filter(pl.col(EVENT_MS) <= at_ms)
     events = with_list_columns(events, keeper.columns, contents)
     events = events.filter(pl.all_horizontal(pl.col(n).eq_missing(pl.lit(v)) for n, v in key.items()))
     probed = pl.concat([events, _probe(events, key, at_ms)], how="vertical")
@@ -121,10 +119,13 @@ def _find_keeper(app: str, history: RuleHistory, name: str) -> CompiledRule:
 
 
 def _name_columns(texts: Sequence[str], document: PublishedFeature) -> list[str]:
-    """Return the key as ``COLUMN=VALUE`` of each column."""
+    """Return the key as ``COLUMN=VALUE`` of each column. Raises ``InputError`` unless each is there once."""
     (first, *others) = document.by
-    if len(texts) == 1 and not others and "=" not in texts[0]:
+    if len(texts) == 1 and not others and not texts[0].startswith(f"{first}="):
         return [f"{first}={texts[0]}"]
+    if sorted(text.partition("=")[0] for text in texts) != sorted(document.by) or not all("=" in t for t in texts):
+        needed = " ".join(f"{name}=VALUE" for name in document.by)
+        raise InputError(f"key {' '.join(texts)!r}: feature {document.feature} needs {needed}")
     return [*texts]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from headgate.console.output import Json
 from headgate.console.tables import table
 from headgate.rules.publish import ControlResponse
-from rulecore.check_policies import fires_at_watermark
+from rulecore.check_policies import enters_decisions
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.rule import Rule
 from rulecore.documents.scalars import render_time
@@ -31,11 +31,12 @@ def rule_rows(history: RuleHistory, responses: Sequence[ControlResponse]) -> lis
     return [_rule_row(place.slot, rule, last, policies) for place, rule in sorted(history.rules.rules.items())]
 
 
-def find_policy(rule: Rule, policies: CompiledPolicies) -> str | None:
-    """Return the decision policy that merges a rule with others, or several with commas; None for a rule that is in no
-    decision."""
-    names = () if fires_at_watermark(rule) else (one.decision_policy for one in policies.merging(rule))
-    return ", ".join(names) or None
+def find_policy(slot: Slot, rule: Rule, policies: CompiledPolicies) -> str | None:
+    """Return the decision policy that merges the rule of a slot with others, or several with commas; None for a rule
+    that is in no decision."""
+    if slot not in (Slot.LIVE, Slot.CANDIDATE) or not enters_decisions(rule):
+        return None
+    return ", ".join(one.decision_policy for one in policies.merging(rule)) or None
 
 
 def _rule_row(
@@ -47,7 +48,7 @@ def _rule_row(
     rule: Rule = compiled.rule
     response = responses.get((rule.id, rule.version))
     status, reason = (None, None) if response is None else (response.status, response.reason)
-    of = (rule.mode_text, rule.kind.value, rule.on, rule.then.severity.value, find_policy(rule, policies))
+    of = (rule.mode_text, rule.kind.value, rule.on, rule.then.severity.value, find_policy(slot, rule, policies))
     return (rule.id, rule.version, slot.value, *of, status, reason)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from headgate.rules.publish import AppTopics, ChangeNote, publish, release_changes
 from headgate.rules.signing import KeyHolder, new_key
+from headgate.rules.yaml_text import yaml_text
 from headgate.web.access.rights import ConsoleSession, Grant
 from headgate.web.access.roles import Role
 from headgate.web.changes.propose import sign_for
@@ -23,7 +24,7 @@ from rulecore.governance.signatures import SigningKey
 from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
-from tests.harness.apps.console_scene import answering, rule, write_rule
+from tests.harness.apps.console_scene import answering, decision_policy, rule, write_rule
 from tests.harness.servers.console import Answer, ConsoleClient, browser, serve
 from tests.harness.servers.oidc_provider import AUDIENCE, OidcProvider, serve_provider
 
@@ -32,6 +33,7 @@ PAY = {"tags": ["payments"], "owner": "me", "description": "", "tests": []}
 GRANTS = [
     {"role": "viewer", "groups": ["*"]},
     {"role": "publisher", "subjects": ["alice"]},
+    {"role": "publisher", "subjects": ["erin"], "owners": ["me"]},
     {"role": "approver", "subjects": ["carol"]},
     {"role": "approver", "subjects": ["dave"], "tags": ["cards"]},
 ]
@@ -220,6 +222,20 @@ def test_without_rules_the_console_signs_with_a_role_for_all_rules_or_none() -> 
     signing = sign_for(key, ConsoleSession("bob", (Grant(Role.AUTHOR),)), "shop", [])
     assert signing.person is not None
     assert signing.person.role == "author"
+
+
+def test_who_publishes_for_some_owners_signs_their_decision_policies(governed: Governed) -> None:
+    erin, path = governed.by("erin"), f"{governed.api}/decision-policies/guard"
+    texts = [yaml_text(decision_policy("guard", version, owner="me", description="")) for version in (1, 2)]
+    made = erin.json("PUT", path, {"yaml": texts[0], "why": "first"}, If_None_Match="*")
+    assert (made.status, made.json["status"]) == (200, "accepted")
+    body = {"yaml": texts[1]}
+    etag = erin.json("POST", f"{governed.api}/release-review", body).headers["etag"]
+    released = erin.json("POST", f"{governed.api}/releases", {**body, "name": "guard-2"}, If_Match=etag)
+    assert (released.status, released.json["status"]) == (200, "accepted")
+    other = {"yaml": texts[1].replace("version: 2", "version: 3").replace("owner: me", "owner: you")}
+    refused = erin.json("PUT", path, other, If_Match=erin.get(path).headers["etag"])
+    assert (refused.status, refused.json["code"]) == (403, "not_allowed")
 
 
 def test_policies_signers_and_who_is_asking(governed: Governed) -> None:

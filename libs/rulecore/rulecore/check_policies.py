@@ -12,7 +12,7 @@ from rulecore.compile.rule import RuleLimits
 from rulecore.documents.decision_policy import DecisionPolicy, encode_policy
 from rulecore.documents.features import EventOrder
 from rulecore.documents.loading import LoadedPolicy, LoadedRule
-from rulecore.documents.rule import Emit, Rule, RuleKind
+from rulecore.documents.rule import Emit, Rule, RuleKind, RuleMode
 from rulecore.documents.windows import CountSpec
 from rulecore.documents.yaml_reader import PathKey, Problem, dotted_path
 from rulecore.errors import RuleError
@@ -157,4 +157,10 @@ def fires_at_watermark(rule: Rule) -> bool:
     return rule.kind in _AT_THE_WATERMARK or rule.order is EventOrder.IN_ORDER
 
 
-__all__: Sequence[str] = ("PolicyReport", "check_policies", "fires_at_watermark")
+def enters_decisions(rule: Rule) -> bool:
+    """Return whether decisions merge the rule where it is evaluated: it fires at events, and is live, shadow or a
+    canary."""
+    return rule.status in (RuleMode.LIVE, RuleMode.SHADOW, RuleMode.CANARY) and not fires_at_watermark(rule)
+
+
+__all__: Sequence[str] = ("PolicyReport", "check_policies", "enters_decisions")

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Self
 
+import orjson
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
@@ -198,8 +199,7 @@ def publish_new_release(app: TheApp, body: NewRelease, change: TheChange, respon
         review, words = partial(review_release, chosen=body.rules), " ".join(body.rules)
     else:
         review = partial(review_text, text=body.yaml, deleted=body.delete, gone=body.gone)
-        deleted = (*body.delete, *body.delete_policies, *body.delete_features)
-        words = f"{' '.join(deleted)}\n{body.yaml}"
+        words = orjson.dumps((body.delete, body.delete_policies, body.delete_features, body.yaml)).decode()
     outcome = publish_release(app.reader, body.name, review, words, change.terms(body), app.proposals.key)
     return answer_outcome(response, outcome)
 

@@ -35,10 +35,12 @@ _SIGNED: Final = (SignerRole.ADMIN, SignerRole.APPROVER, SignerRole.PUBLISHER, S
 _FILE: Final = "rules"
 
 
-def sign_for(key: KeyHolder, session: ConsoleSession, app: str, rules: Iterable[Rule]) -> KeyHolder:
-    """Return the key for a person, with the highest role that the person has for all these rules. ``ProblemError``
-    without any."""
-    wanted = [(rule.tags, rule.owner) for rule in rules] or [((), "")]
+def sign_for(
+    key: KeyHolder, session: ConsoleSession, app: str, rules: Iterable[Rule], owners: Iterable[str] = ()
+) -> KeyHolder:
+    """Return the key for a person, with the highest role that the person has for all these rules, and for decision
+    policies of these owners. ``ProblemError`` without any."""
+    wanted = [*((rule.tags, rule.owner) for rule in rules), *(((), owner) for owner in owners)] or [((), "")]
     for role in _SIGNED:
         if all(session.may_change(Role(role.value), app, tags, owner) for tags, owner in wanted):
             return replace(key, person=AttestedPerson(subject=session.subject, issuer=session.issuer, role=role))

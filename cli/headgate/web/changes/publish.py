@@ -218,8 +218,7 @@ def check_etag(snapshot: Snapshot, subject: Subject, name: str, terms: Terms) ->
         raise ProblemError(
             428, ProblemCode.NO_PRECONDITION, f"send If-Match: {present}, the ETag of what you have read"
         )
-    exists = snapshot.last_change(name, subject) is not None
-    if (terms.etag == NEW and exists) or terms.etag not in (NEW, present):
+    if (terms.etag == NEW and snapshot.is_in_force(name, subject)) or terms.etag not in (NEW, present):
         last = snapshot.last_change(name, subject)
         who = "" if last is None or last.by is None else f" by {last.by}"
         detail = f"{subject} {name} was changed meanwhile{who}; its ETag is now {present}"

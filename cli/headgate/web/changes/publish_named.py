@@ -4,7 +4,7 @@ as for rules."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headgate.rules.publish import ControlChange, delete_feature, delete_policy, feature_change, policy_change
 from headgate.rules.signing import KeyHolder
@@ -12,7 +12,7 @@ from headgate.web.access.rights import ConsoleSession
 from headgate.web.access.roles import Role
 from headgate.web.changes.propose import sign_for
 from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_etag, write_once
-from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace
+from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace, not_found
 from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.values import OutcomeValue
 from rulecore.check_features import check_published
@@ -46,6 +46,7 @@ def delete_named(
     """Delete a feature or decision policy."""
 
     def changes(snapshot: Snapshot) -> list[ControlChange]:
+        require_in_force(snapshot, subject, (name,))
         check_etag(snapshot, subject, name, terms)
         deleted = {"delete_features" if subject is Subject.FEATURE else "delete_policies": (name,)}
         found = NamedChanges.model_validate(deleted)
@@ -70,10 +71,17 @@ def sign_named(snapshot: Snapshot, found: NamedChanges, terms: Terms, key: KeyHo
             *map(delete_feature, found.delete_features),
         ]
     refuse_features(found)
-    signing = sign_for(key, terms.by, snapshot.app, ())
+    signing = sign_for(key, terms.by, snapshot.app, (), list_owners(snapshot, found))
     policies, deleted = found.decision_policies, found.delete_policies
     now_ms = int(time.time() * 1000)
     return [signing.proposal_change((), (), terms.why or "", now_ms, policies=policies, deleted_policies=deleted)]
+
+
+def require_in_force(snapshot: Snapshot, subject: Subject, names: Iterable[str]) -> None:
+    """Refuse features or decision policies of which no document is in force (404)."""
+    for name in names:
+        if not snapshot.is_in_force(name, subject):
+            raise not_found(f"app {snapshot.app} has no {subject.value.replace('_', ' ')} {name}")
 
 
 def refuse_features(found: NamedChanges) -> None:
@@ -85,16 +93,20 @@ def refuse_features(found: NamedChanges) -> None:
 
 def check_owner(snapshot: Snapshot, found: NamedChanges, by: ConsoleSession) -> None:
     """Refuse a change of a feature or policy whose owner, before or after, is none of the session's."""
+    for owner in list_owners(snapshot, found):
+        if not by.may_change(Role.PUBLISHER, snapshot.app, (), owner):
+            detail = f"{by.subject} is not a publisher of features and policies of {owner}"
+            raise ProblemError(403, ProblemCode.NOT_ALLOWED, detail)
+
+
+def list_owners(snapshot: Snapshot, found: NamedChanges) -> list[str]:
+    """Return the owners of features and policies, before and after their changes."""
     policies, features = snapshot.history.rules.policies.documents, snapshot.history.rules.features.documents
     owners = [*(one.owner for one in found.features), *(one.owner for one in found.decision_policies)]
     names = [*(one.feature for one in found.features), *found.delete_features]
     owners += [features[name].owner for name in names if name in features]
     names = [*(one.decision_policy for one in found.decision_policies), *found.delete_policies]
-    owners += [policies[name].owner for name in names if name in policies]
-    for owner in owners:
-        if not by.may_change(Role.PUBLISHER, snapshot.app, (), owner):
-            detail = f"{by.subject} is not a publisher of features and policies of {owner}"
-            raise ProblemError(403, ProblemCode.NOT_ALLOWED, detail)
+    return owners + [policies[name].owner for name in names if name in policies]
 
 
 def _read(snapshot: Snapshot, subject: Subject, name: str, text: str) -> NamedChanges:

@@ -16,7 +16,7 @@ from headgate.time_arguments import parse_number
 from headgate.web.changes.check import check_text
 from headgate.web.changes.propose import sign_for
 from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_scope, in_mode, write_once
-from headgate.web.changes.publish_named import check_owner, refuse_features
+from headgate.web.changes.publish_named import check_owner, list_owners, refuse_features, require_in_force
 from headgate.web.changes.review import Review, review_together
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace, not_found
 from headgate.web.state.app_reader import AppReader, Snapshot
@@ -27,7 +27,7 @@ from rulecore.check import check_rules
 from rulecore.check_features import check_published
 from rulecore.check_policies import check_policies
 from rulecore.documents.loading import LoadedRule, load_named_text, load_text
-from rulecore.documents.releases import NO_NAMED, NamedChanges
+from rulecore.documents.releases import NO_NAMED, NamedChanges, find_repeated
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot
 from rulecore.documents.status import Subject
@@ -83,19 +83,18 @@ def review_release(snapshot: Snapshot, chosen: Sequence[str]) -> ReleaseReview:
 
 def review_text(snapshot: Snapshot, text: str, deleted: Sequence[str], gone: NamedChanges = NO_NAMED) -> ReleaseReview:
     """Return a release of the rules, features and decision policies in a YAML text, and of deletions. ``gone``: the
-    features and policies to delete. ``ProblemError`` if there are too many, one occurs twice, or a deleted rule is not
+    features and policies to delete. ``ProblemError`` if there are too many, one occurs twice, or one to delete is not
     there; other mistakes are in ``problems``."""
     documents, faults = load_text(text, _FILE)
     features, policies = load_named_text(text, _FILE)
     rules = tuple(one.rule for one in documents if one.rule is not None)
-    names = [*(rule.id for rule in rules), *deleted]
     count = len(documents) + len(deleted) + len(features) + len(policies) + gone.count
     if not 0 < count <= MOST_RULES and not faults:
         raise _invalid("yaml", f"a release here has 1 to {MOST_RULES} rules; publish larger ones beside the broker")
-    if len(set(names)) < len(names):
-        raise _invalid("yaml", "a rule occurs twice; write each rule once, or delete it")
     for name in deleted:
         find_rule(snapshot, name)
+    require_in_force(snapshot, Subject.FEATURE, gone.delete_features)
+    require_in_force(snapshot, Subject.DECISION_POLICY, gone.delete_policies)
     held = snapshot.history.rules
     checked = check_published(features, held.streams, held.limits, held.lists)
     published = {**held.features.documents, **checked.features}
@@ -111,6 +110,8 @@ def review_text(snapshot: Snapshot, text: str, deleted: Sequence[str], gone: Nam
             "decision_policies": tuple(one.policy for one in decided.policies),
         }
     )
+    if (repeated := find_repeated([*(rule.id for rule in rules), *deleted], named)) is not None:
+        raise _invalid("yaml", f"{repeated} occurs twice; publish it once, or delete it")
     return _review(snapshot, chosen, rules, tuple(map(ProblemPlace.of, problems)), tuple(deleted), named)
 
 
@@ -225,7 +226,7 @@ def _records(
     if key is None:
         return [*release_changes(name, rules, deleted, named)]
     refuse_features(named)
-    signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone])
+    signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone], list_owners(snapshot, named))
     why, now_ms, policies = terms.why or "", int(time.time() * 1000), named.decision_policies
     gone_policies = named.delete_policies
     return [signing.proposal_change(rules, deleted, why, now_ms, policies=policies, deleted_policies=gone_policies)]

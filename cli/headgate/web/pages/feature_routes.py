@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from urllib.parse import quote
+from shlex import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -49,12 +49,13 @@ def feature_page(app: TheApp, feature: str, console: TheConsole, session: TheSes
     """Show a feature: its definition, the rules that read it, and its value for a key."""
     snapshot = app.snapshot()
     found = find_feature(snapshot, feature)
-    by = found.features[0].definition.by if found.features else ()
+    document = snapshot.history.rules.features.documents.get(feature)
+    by = () if document is None else document.by
     words = request.query_params
     asked = {name: words.get(f"k.{name}", "").strip() for name in by}
     at, fault = words.get("at", "").strip(), ""
     reading: FeatureReadingValue | None = None
-    if found.yaml is not None and by and all(asked.values()):
+    if by and all(asked.values()):
         key = [f"{name}={value}" for name, value in asked.items()]
         try:
             with console.working():
@@ -65,8 +66,9 @@ def feature_page(app: TheApp, feature: str, console: TheConsole, session: TheSes
     changes = (c for c in list_changes(snapshot) if (c.subject, c.name) == ("feature", feature))
     command = f"headgate features show {quote(feature)} --app {app.name}"
     if reading is not None:
-        given = " ".join(f"{quote(name)}={quote(value)}" for name, value in asked.items())
-        command = f"headgate features get {quote(feature)} {given} --app {app.name}"
+        given = " ".join(quote(f"{name}={value}") for name, value in asked.items())
+        when = f" --at {quote(at)}" if at else ""
+        command = f"headgate features get {quote(feature)} {given} --app {app.name}{when}"
     return render(
         "feature.html",
         frame=make_frame(console, session, app.name, "features", feature, command),

@@ -61,6 +61,13 @@ class Snapshot:
         )
         return next(found, None)
 
+    def is_in_force(self, name: str, subject: Subject) -> bool:
+        """Return whether a document of this name was accepted, and not deleted since."""
+        own = (one.status for one in reversed(self.history.entries) if one.status.subject is subject)
+        kinds = (status.status for status in own if status.name == name)
+        last = next((kind for kind in kinds if kind in (StatusKind.ACCEPTED, StatusKind.DELETED)), None)
+        return last is StatusKind.ACCEPTED
+
 
 def limit_wait(kafka: KafkaSettings) -> KafkaSettings:
     """Return the settings of clients that read for a page: a person waits for the answer."""
@@ -127,7 +134,14 @@ class AppReader:
         """Return the snapshot with further records; the known one stays as it is."""
         old = known.history
         versions = {rule: [*those] for rule, those in old.live_versions.items()}
-        history = replace(old, entries=[*old.entries], documents={**old.documents}, live_versions=versions)
+        history = replace(
+            old,
+            entries=[*old.entries],
+            documents={**old.documents},
+            live_versions=versions,
+            policies={key: [*those] for key, those in old.policies.items()},
+            features={key: [*those] for key, those in old.features.items()},
+        )
         answers, changes = dict(known.answers), dict(known.changes)
         compared, requests, began = dict(known.compared), dict(known.requests), dict(known.began)
         control = [record for record in records if record.topic == self.topics.control]

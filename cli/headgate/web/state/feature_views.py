@@ -19,6 +19,7 @@ from headgate.web.state.feature_values import (
 )
 from headgate.web.state.rule_views import find_etag
 from rulecore import language as lang
+from rulecore.backfill import decode_backfill
 from rulecore.compile.feature import CompiledFeature
 from rulecore.compile.rule import CompiledRule
 from rulecore.documents.slots import Slot, VersionSlot
@@ -30,7 +31,7 @@ _SLOTS = (Slot.LIVE, Slot.CANDIDATE, Slot.SCHEDULED, Slot.DRAFT)
 @lru_cache(8)
 def list_features(snapshot: Snapshot) -> tuple[SharedFeatureValue, ...]:
     """Return the features that the app computes, each once."""
-    filled = _filled_rules(snapshot)
+    filled = _backfilled(snapshot)
     return tuple(_shared(snapshot, one, filled) for one in shared_features(snapshot.history.rules))
 
 
@@ -54,7 +55,7 @@ def rule_features(snapshot: Snapshot, rule: str) -> tuple[RuleFeatureValue, ...]
     compiled = next((one for place in places if (one := snapshot.history.rules.rules.get(place)) is not None), None)
     if compiled is None:
         return ()
-    filled, named = _filled_rules(snapshot), {one for one in compiled.rule.features if isinstance(one, str)}
+    filled, named = _backfilled(snapshot), {one for one in compiled.rule.features if isinstance(one, str)}
     readers = {
         feature.fingerprint: {reader.rule.id for reader, _ in one.readers}
         for one in shared_features(snapshot.history.rules)
@@ -66,15 +67,14 @@ def rule_features(snapshot: Snapshot, rule: str) -> tuple[RuleFeatureValue, ...]
             published=one.name in named,
             including_this=one.including_this,
             others=len(readers.get(one.fingerprint, set()) - {rule}),
-            definition=_definition(snapshot, [(compiled, one)], is_filled=rule in filled),
+            definition=_definition(snapshot, [(compiled, one)], filled),
         )
         for one in compiled.features
     )
 
 
-def _shared(snapshot: Snapshot, one: SharedFeature, filled: frozenset[str]) -> SharedFeatureValue:
+def _shared(snapshot: Snapshot, one: SharedFeature, filled: frozenset[tuple[str, int]]) -> SharedFeatureValue:
     rule, _ = one.declared[0]
-    is_filled = not filled.isdisjoint(reader.rule.id for reader, _ in one.readers)
     return SharedFeatureValue(
         names=one.names,
         stream=rule.rule.on,
@@ -101,14 +101,16 @@ def _shared(snapshot: Snapshot, one: SharedFeature, filled: frozenset[str]) -> S
             )
             for reader, feature in one.readers
         ),
-        definition=_definition(snapshot, one.declared, is_filled=is_filled),
+        definition=_definition(snapshot, one.declared, filled),
     )
 
 
 def _definition(
-    snapshot: Snapshot, declared: Iterable[tuple[CompiledRule, CompiledFeature]], *, is_filled: bool
+    snapshot: Snapshot,
+    declared: Iterable[tuple[CompiledRule, CompiledFeature]],
+    filled: frozenset[tuple[str, int]],
 ) -> FeatureDefinition:
-    """Return what a feature is, with the longest time back. ``is_filled``: whether a backfill has completed it."""
+    """Return the definition of a feature, with the longest time back. ``filled``: ``_backfilled``."""
     pairs = [*declared]
     _, feature = max(pairs, key=lambda one: one[1].panes)
     began = snapshot.began.get(feature.fingerprint)
@@ -120,11 +122,13 @@ def _definition(
         pane_ms=feature.pane_ms,
         type=str(feature.type),
         other_key=any(one.route_key != rule.route_key for rule, one in pairs),
-        complete_ms=None if began is None or is_filled else began + feature.size_ms,
+        complete_ms=None if began is None or (feature.fingerprint, began) in filled else began + feature.size_ms,
     )
 
 
-def _filled_rules(snapshot: Snapshot) -> frozenset[str]:
-    """Return the rules of which the app has accepted a backfill."""
-    entries = (one.status for one in snapshot.history.entries if one.status.subject is Subject.BACKFILL)
-    return frozenset(one.name for one in entries if one.status is StatusKind.ACCEPTED)
+def _backfilled(snapshot: Snapshot) -> frozenset[tuple[str, int]]:
+    """Return the fingerprints that accepted backfills name, each with the event time from which it counted before: the
+    app completes a feature that counts from that time, and no other."""
+    entries = (one for one in snapshot.history.entries if one.status.subject is Subject.BACKFILL)
+    values = (one.written.control.value for one in entries if one.status.status is StatusKind.ACCEPTED)
+    return frozenset(pair for value in values if value is not None for pair in decode_backfill(value).since.items())

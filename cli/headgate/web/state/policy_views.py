@@ -9,7 +9,7 @@ from headgate.web.problems import not_found
 from headgate.web.state.app_reader import Snapshot
 from headgate.web.state.policy_values import DecisionPolicyValue, MergedRule, Part, PolicyDetail
 from headgate.web.state.rule_views import find_etag
-from rulecore.check_policies import fires_at_watermark
+from rulecore.check_policies import enters_decisions
 from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot
@@ -91,7 +91,7 @@ def merged_rules(snapshot: Snapshot, policy: DecisionPolicy) -> Iterator[MergedR
 
 def _find_part(rule: Rule) -> Part:
     """Return the part that a rule takes in decisions."""
-    if fires_at_watermark(rule) or rule.status not in (RuleMode.LIVE, RuleMode.SHADOW, RuleMode.CANARY):
+    if not enters_decisions(rule):
         return "none"
     return "shadow" if rule.status is RuleMode.SHADOW else "counts"
 

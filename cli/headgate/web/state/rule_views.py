@@ -214,7 +214,7 @@ def _version(
         tests=len(rule.tests),
         status=None if answer is None else answer.status,
         reason=None if answer is None else answer.reason,
-        policy=find_policy(rule, policies),
+        policy=find_policy(place.slot, rule, policies),
         quarantined=quarantined,
         published_ms=None if entry is None else entry.written.time_ms,
         by=None if entry is None else entry.status.by or entry.written.by,

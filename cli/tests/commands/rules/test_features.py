@@ -130,6 +130,7 @@ def test_the_value_of_a_published_feature_is_that_of_the_events_before(
     features = [
         {**PUBLISHED, "feature": "usual", "of": "avg(amount)", "where": "type = 'payment'"},
         {**PUBLISHED, "feature": "paid", "of": "count(*)", "by": ["user_id", "lower(card)"], "including_this": True},
+        {**PUBLISHED, "feature": "in_order", "of": "count(*)", "order": "in_order"},
         {**PUBLISHED, "feature": "last_amount", "of": "last(amount)", "within": {"tumbling": "1d"}},
     ]
     name = "features-get"
@@ -162,6 +163,11 @@ def test_the_value_of_a_published_feature_is_that_of_the_events_before(
     both = get("paid", "user_id=u1", "lower(card)=c1", "--at", str(at))
     assert (both["value"], both["counted"], both["key"]) == (4, 4, {"user_id": "u1", "lower(card)": "c1"})
     assert get("paid", "user_id=u9", "lower(card)=c1", "--at", str(at))["value"] == 0
+    (last,) = [e for e in events if e["user_id"] == "u1" and e["ts"] == START + 10 * HOUR]
+    counts = [get("in_order", "u1", "--at", str(int(str(last["ts"])) + ms))["value"] for ms in (-1, 0)]
+    assert counts == [5, 5], "the event of this time comes as that of six hours before goes"
+    assert get("in_order", "user_id=u1", "--at", str(last["ts"]))["counted"] == 5
+    assert get("usual", "a=b", "--at", str(at))["key"] == {"user_id": "a=b"}
     assert get("last_amount", "u1", "--at", str(at))["value"] == "20.00"
     assert get("usual", "u1")["value"] is None, "its events are older than six hours"
     target.remove("json")
@@ -169,8 +175,8 @@ def test_the_value_of_a_published_feature_is_that_of_the_events_before(
     assert run(["features", "get", "usual", "u1", "--at", str(at), *target]) == 0
     assert capsys.readouterr().out.startswith("usual version 1 of user_id=u1 at 2026-01-05 19:00:00 UTC: 1")
     for words, what in (
-        (["none", "u1"], "there are last_amount, paid, usual"),
-        (["paid", "u1"], "--key lower(card)=VALUE"),
+        (["none", "u1"], "there are in_order, last_amount, paid, usual"),
+        (["paid", "u1"], "key 'u1': feature paid needs user_id=VALUE lower(card)=VALUE"),
     ):
         assert run(["features", "get", *words, *target]) == 1
         assert what in capsys.readouterr().err

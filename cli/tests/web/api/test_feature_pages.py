@@ -63,8 +63,13 @@ def test_the_value_for_a_key_is_that_of_the_command(
         assert (found["value"], found["counted"], found["key"]) == ("150.00", 1, {"user_id": "u2"})
         page = browser(server).get(f"{shown.pages}/features/usual?k.user_id=u2&at={at}").text
         assert "150.00" in page
-        assert "headgate features get usual user_id=u2" in page
-        for words, status in (("key=other%3D1", 422), (f"key=user_id%3Du2&at={'x' * 5}", 422), ("", 422)):
+        assert f"headgate features get usual user_id=u2 --app {shown.app.name} --at {at}" in page
+        page = browser(server).get(f"{shown.pages}/features/usual?k.user_id=u%202").text
+        assert "headgate features get usual &#39;user_id=u 2&#39; --app" in page
+        other = client.get(f"{shown.api}/features/usual/value?key=other%3D1&at={at}").json
+        assert (other["key"], other["value"]) == ({"user_id": "other=1"}, None), "the text is the value"
+        late = (f"key=user_id%3Du2&at={'9' * 18}", 422)
+        for words, status in (late, (f"key=user_id%3Du2&at={'x' * 5}", 422), ("", 422)):
             assert client.get(f"{shown.api}/features/usual/value?{words}").status == status, words
         assert client.get(f"{shown.api}/features/none/value?key=user_id%3Du2").status == 404
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from headgate.main import run
 from headgate.rules.publish import AppTopics
 from headgate.rules.yaml_text import yaml_text
 from headgate.web.access.roles import Role
+from headgate.web.settings import ConsoleApp
+from headgate.web.state.app_reader import AppReader
 from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
@@ -40,8 +43,8 @@ def texts() -> list[str]:
 
 
 def test_a_change_of_a_feature_or_policy_names_what_was_read(kafka: KafkaSettings, app: str) -> None:
-    with serve(kafka, app) as server:
-        client = program(server)
+    with serve(kafka, app) as server, closing(AppReader(kafka, ConsoleApp(name=app))) as reader:
+        client, before = program(server), reader.snapshot()
         for path, text, name in zip(
             ("features/usual", "decision-policies/guard"), texts(), ("usual", "guard"), strict=True
         ):
@@ -77,6 +80,41 @@ def test_a_change_of_a_feature_or_policy_names_what_was_read(kafka: KafkaSetting
             assert client.send("DELETE", address).status == 428
             gone = client.send("DELETE", f"{address}?why=gone", headers={"If-Match": etag})
             assert (gone.status, gone.json["status"]) == (200, "deleted")
+            again = client.send("DELETE", address, headers={"If-Match": gone.headers["etag"]})
+            assert (again.status, again.json["code"]) == (404, "not_found")
+            wrong_name = client.send("DELETE", f"{address}%20x", headers={"If-Match": '"none"'})
+            assert (wrong_name.status, wrong_name.json["code"]) == (404, "not_found")
+            anew = client.json("PUT", address, {"yaml": text}, If_None_Match="*")
+            assert (anew.status, anew.json["version"]) == (200, 1)
+        later = reader.snapshot().history
+        assert (len(later.features["usual", 1]), len(later.policies["guard", 1])) == (2, 2)
+        assert (before.history.features, before.history.policies) == ({}, {}), "a later read changes no snapshot"
+
+
+def test_a_request_of_another_deletion_is_not_a_repeated_one(kafka: KafkaSettings, app: str) -> None:
+    with serve(kafka, app) as server:
+        client, api = program(server), f"{API}{app}"
+        body: dict[str, object] = {"yaml": texts()[0]}
+        assert client.json("PUT", f"{api}/features/usual", body, If_None_Match="*").status == 200
+        body = {"delete_features": ["usual"]}
+        terms = {"If_Match": client.json("POST", f"{api}/release-review", body).headers["etag"], "Idempotency_Key": "k"}
+        assert client.json("POST", f"{api}/releases", {**body, "name": "gone"}, **terms).status == 200
+        assert client.json("POST", f"{api}/releases", {**body, "name": "gone"}, **terms).json["repeated"]
+        other = client.json("POST", f"{api}/releases", {"delete_policies": ["usual"], "name": "gone"}, **terms)
+        assert (other.status, other.json["code"]) == (422, "key_reused")
+
+
+def test_the_page_of_a_feature_asks_for_the_key_of_the_published_one(kafka: KafkaSettings, app: str) -> None:
+    """A rule calls another feature so, whose key comes first."""
+    with serve(kafka, app) as server:
+        client, body = program(server), {"yaml": texts()[0]}
+        assert client.json("PUT", f"{API}{app}/features/usual", body, If_None_Match="*").status == 200
+        own = {"name": "usual", "of": "count(*)", "within": {"sliding": "30d", "every": "1h"}}
+        entries = {"group_by": ["card"], "features": [own], "where": "usual > 3", "tests": [], "tags": []}
+        body = {"yaml": write_rule(rule("cards", 1, **entries, **PLAIN))}
+        assert client.json("PUT", f"{API}{app}/rules/cards", body, If_None_Match="*").status == 200
+        page = client.get(f"/apps/{app}/features/usual").text
+        assert ('name="k.user_id"' in page, 'name="k.card"' in page) == (True, False)
 
 
 def test_who_may_not_publish_changes_nothing(kafka: KafkaSettings, app: str) -> None:

@@ -8,6 +8,7 @@ part whose bytes were changed is rejected. Promises: no bytes make these functio
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
@@ -98,6 +99,17 @@ class RuleRelease(NamedChanges):
 
 #: No feature or policy changes.
 NO_NAMED: Final = NamedChanges()
+
+
+def find_repeated(rules: Sequence[str], named: NamedChanges) -> str | None:
+    """Return a rule, feature or decision policy that a release publishes or deletes twice, such as
+    ``feature usual``; None without one. ``rules``: the ids of those that it publishes and deletes."""
+    features = [*(one.feature for one in named.features), *named.delete_features]
+    policies = [*(one.decision_policy for one in named.decision_policies), *named.delete_policies]
+    for kind, names in (("rule", rules), ("feature", features), ("decision policy", policies)):
+        if len(set(names)) < len(names):
+            return f"{kind} {Counter(names).most_common(1)[0][0]}"
+    return None
 
 
 def digest_part(value: bytes) -> str:

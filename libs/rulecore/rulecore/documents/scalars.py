@@ -24,8 +24,8 @@ MAX_TEXT: Final = 2_000
 _INT64: Final = 2**63
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS: Final = datetime.timedelta(milliseconds=1)
-_FIRST_MS: Final = -62_135_596_800_000  # 0001-01-01T00:00:00Z
-_LAST_MS: Final = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
+FIRST_MS: Final = -62_135_596_800_000  # 0001-01-01T00:00:00Z
+LAST_MS: Final = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
 
 
 def parse_duration_ms(value: object) -> int:
@@ -66,7 +66,7 @@ def parse_time_ms(value: object) -> int:
             time = None
         if time is not None and time.tzinfo is not None:
             time_ms = (time - _EPOCH) // _MS
-            if _FIRST_MS <= time_ms <= _LAST_MS:
+            if FIRST_MS <= time_ms <= LAST_MS:
                 return time_ms
     raise ValueError(f"{abbreviate(value)} is no time; write a date, a time and its zone: 2026-12-01T08:00:00Z")
 

@@ -30,7 +30,7 @@ from rulecore.documents.decision_policy import encode_policy
 from rulecore.documents.loading import decode_record
 from rulecore.documents.published_feature import encode_feature
 from rulecore.documents.quarantine import decode_quarantine
-from rulecore.documents.releases import RuleChange, RuleRelease, decode_release, digest_part
+from rulecore.documents.releases import RuleChange, RuleRelease, decode_release, digest_part, find_repeated
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
@@ -197,9 +197,14 @@ class RuleSetUpdate:
         release = decode_release(value)
         if release.release != name:
             raise RuleSetError(f"the record's key names release {name!r} and its value {release.release!r}")
+        changes = [*self._changes(release)]
+        rules = (change.delete if change.rule is None else change.rule.id for change, _ in changes)
+        if (repeated := find_repeated([*filter(None, rules)], release)) is not None:
+            self._drop_parts(release)
+            raise RuleSetError(f"a release changes each name once; {repeated} is there twice")
         draft, policies = self.versions.copy(), replace(self.policies)
         first = [apply_feature(draft, one.feature, encode_feature(one), self.governance) for one in release.features]
-        statuses, rejected = apply_changes(draft, self._changes(release), self.governance)
+        statuses, rejected = apply_changes(draft, changes, self.governance)
         named = [*first, *self._apply_named(draft, policies, release)]
         self._drop_parts(release)
         refused = [one for one in named if one.status is StatusKind.REJECTED]

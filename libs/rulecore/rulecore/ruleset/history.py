@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from rulecore.documents.decision_policy import DecisionPolicy
 from rulecore.documents.loading import decode_policy, decode_record
@@ -25,6 +26,8 @@ from rulecore.ruleset.ruleset import RuleSet
 from rulecore.ruleset.stream_changes import replay_stream
 from streamcore.engine.publication import is_stream
 from streamcore.kernel import ControlRecord
+
+_Named = TypeVar("_Named", DecisionPolicy, PublishedFeature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,8 @@ class RuleHistory:
 
     ``documents``: every version that was ever accepted, by rule and version number. ``live_versions``: by rule, the
     versions in the live slot one after the other, each with the index of its entry; None where the rule was deleted.
-    ``policies``: the versions of decision policies that were accepted, by name and number, each with the time when the
-    record was written that put it in force; several if a policy was deleted and came again. ``features``: the versions
-    of published features that were accepted, by name and number.
+    ``policies``, ``features``: the versions of decision policies and published features that were accepted, by name and
+    number, each with the index of its entry; several if one was deleted and its numbers began again.
     """
 
     rules: RuleSet
@@ -62,7 +64,7 @@ class RuleHistory:
     documents: dict[tuple[str, int], Rule] = field(default_factory=dict)
     live_versions: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
     policies: dict[tuple[str, int], list[tuple[int, DecisionPolicy]]] = field(default_factory=dict)
-    features: dict[tuple[str, int], PublishedFeature] = field(default_factory=dict)
+    features: dict[tuple[str, int], list[tuple[int, PublishedFeature]]] = field(default_factory=dict)
 
     def before(self, rule: str, entry: int) -> int | None:
         """Return the version of a rule that was live before the entry with this index; None if there was none."""
@@ -73,7 +75,7 @@ class RuleHistory:
         """Return a version of a decision policy as it was in force at a time; None if it was never accepted. Clocks
         may differ, so of versions that all seem to be later it is the first."""
         accepted = self.policies.get((name, version), [])
-        earlier = [policy for since_ms, policy in accepted if since_ms <= at_ms]
+        earlier = [policy for entry, policy in accepted if self.entries[entry].written.time_ms <= at_ms]
         if earlier:
             return earlier[-1]
         return accepted[0][1] if accepted else None
@@ -116,14 +118,8 @@ def extend(history: RuleHistory, log: Iterable[ControlEntry]) -> None:
             history.entries.append(HistoryEntry(written, status))
             if status.subject is Subject.RULE:
                 _record_versions(history, replay, status)
-            elif status.subject is Subject.DECISION_POLICY and status.status is StatusKind.ACCEPTED:
-                value = replay.update.policies.policies.stored[status.name]
-                policy = decode_policy(value, len(value))
-                own = history.policies.setdefault((policy.decision_policy, policy.version), [])
-                own.append((written.time_ms, policy))
-            elif status.subject is Subject.FEATURE and status.status is StatusKind.ACCEPTED:
-                feature = replay.update.versions.features.documents[status.name]
-                history.features[feature.feature, feature.version] = feature
+            elif status.status is StatusKind.ACCEPTED:
+                _record_named(history, replay, status)
     if replay is not None:
         history.rules = history.rules.after_replay(replay)
 
@@ -147,6 +143,20 @@ def _record_versions(history: RuleHistory, replay: LogReplay, status: RuleStatus
     versions_over_time = history.live_versions.setdefault(status.name, [])
     if (versions_over_time[-1][1] if versions_over_time else None) != version:
         versions_over_time.append((len(history.entries) - 1, version))
+
+
+def _record_named(history: RuleHistory, replay: LogReplay, status: RuleStatus) -> None:
+    """Add the decision policy or feature that was accepted to the history; one that the same record deletes is gone."""
+    entry = len(history.entries) - 1
+    if status.subject is Subject.DECISION_POLICY:
+        value = replay.update.policies.policies.stored.get(status.name)
+        if value is not None:
+            policy = decode_policy(value, len(value))
+            history.policies.setdefault((policy.decision_policy, policy.version), []).append((entry, policy))
+    elif status.subject is Subject.FEATURE:
+        feature = replay.update.versions.features.documents.get(status.name)
+        if feature is not None:
+            history.features.setdefault((feature.feature, feature.version), []).append((entry, feature))
 
 
 def roll_back(history: RuleHistory, rule_id: str, to: int | None = None) -> Rule:
@@ -209,18 +219,27 @@ def _revert_named(history: RuleHistory, first: Mapping[tuple[Subject, str], int]
     newest_policy = _newest_versions(history.policies)
     return NamedChanges.model_construct(
         features=tuple(
-            history.features[name, version].model_copy(update={"version": newest_feature[name] + 1})
+            _last_before(history.features[name, version], first[Subject.FEATURE, name]).model_copy(
+                update={"version": newest_feature[name] + 1}
+            )
             for name, version in features.items()
             if version is not None
         ),
         decision_policies=tuple(
-            history.policies[name, version][-1][1].model_copy(update={"version": newest_policy[name] + 1})
+            _last_before(history.policies[name, version], first[Subject.DECISION_POLICY, name]).model_copy(
+                update={"version": newest_policy[name] + 1}
+            )
             for name, version in policies.items()
             if version is not None
         ),
         delete_policies=tuple(name for name, version in policies.items() if version is None),
         delete_features=tuple(name for name, version in features.items() if version is None),
     )
+
+
+def _last_before(accepted: Sequence[tuple[int, _Named]], entry: int) -> _Named:
+    """Return the last document that was accepted before the entry with this index."""
+    return [document for index, document in accepted if index < entry][-1]
 
 
 def _newest_versions(known: Iterable[tuple[str, int]]) -> Mapping[str, int]:

@@ -100,7 +100,15 @@ def test_features_rules_and_policies_take_effect_together() -> None:
     [
         ((rule(2, where="no_such > usual"),), {"features": (feature(2, "max(amount)"),)}, "no_such"),
         ((rule(2, where="amount > usual"),), {"features": (feature(1, "max(amount)"),)}, "feature usual: version 1"),
-        ((), {"decision_policies": (policy(2, 50), policy(1, 60))}, "decision policy shop: version 1"),
+        ((), {"decision_policies": (policy(1, 60),)}, "decision policy shop: version 1"),
+        ((), {"features": (feature(2),), "delete_features": ("usual",)}, "feature usual is there twice"),
+        (
+            (),
+            {"decision_policies": (policy(2),), "delete_policies": ("shop",)},
+            "decision policy shop is there twice",
+        ),
+        ((), {"decision_policies": (policy(2), policy(3))}, "decision policy shop is there twice"),
+        ((rule(2),), {"deleted": ("large",)}, "rule large is there twice"),
         ((rule(2, where="amount > 5 * usual"),), {"delete_features": ("usual",)}, "feature usual: rules name it"),
     ],
 )
@@ -138,6 +146,25 @@ def test_a_release_is_rolled_back_with_its_features_and_policies() -> None:
     assert (log.features, log.bands) == ({"usual": "avg(amount)"}, {"shop": 40})
     assert log.history.named_before(Subject.FEATURE, "usual", 0) is None
     assert {one.status.status for one in log.history.entries} == {StatusKind.ACCEPTED, StatusKind.DELETED}
+
+
+def test_a_release_in_parts_changes_each_rule_once_too() -> None:
+    log, large = Log(), [rule(id=f"r{n}", description="x" * 1_900) for n in range(40)]
+    *parts, answer = log.release("one", *large, rule(2, id="r0", where="amount > usual"), features=(feature(),))
+    assert (set(parts), answer) == ({("part", "staged")}, ("release", "rejected"))
+    assert str(log.history.entries[-1].status.reason).endswith("rule r0 is there twice")
+    assert (log.history.rules.rules, log.history.rules.staged) == ({}, {})
+
+
+def test_a_rollback_restores_the_documents_of_before_though_their_numbers_began_again() -> None:
+    log = Log()
+    log.release("one", features=(feature(),), decision_policies=(policy(),))
+    log.release("gone", delete_features=("usual",), delete_policies=("shop",))
+    log.release("again", features=(feature(1, "max(amount)"),), decision_policies=(policy(1, 50),))
+    assert (log.features, log.bands) == ({"usual": "max(amount)"}, {"shop": 50})
+    log.undo("gone")
+    assert (log.features, log.bands) == ({"usual": "avg(amount)"}, {"shop": 40})
+    assert log.history.rules.policies.documents["shop"].version == 2
 
 
 def test_features_and_policies_fit_into_one_record() -> None:
