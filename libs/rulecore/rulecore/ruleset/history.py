@@ -28,6 +28,8 @@ from streamcore.engine.publication import is_stream
 from streamcore.kernel import ControlRecord
 
 _Named = TypeVar("_Named", DecisionPolicy, PublishedFeature)
+#: What ends or begins the time of a document. A quarantine, for example, does neither.
+_BEGIN_OR_END = (StatusKind.ACCEPTED, StatusKind.DELETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class RuleHistory:
         """Return the version of a decision policy or feature before the entry with this index; None without one."""
         for earlier in reversed(self.entries[:entry]):
             status = earlier.status
-            if (status.subject, status.name) == (subject, name) and status.status is not StatusKind.REJECTED:
+            if (status.subject, status.name) == (subject, name) and status.status in _BEGIN_OR_END:
                 return status.version if status.status is StatusKind.ACCEPTED else None
         return None
 

@@ -61,6 +61,13 @@ class Log:
             self._offset += 1
         return [(e.status.subject.value, e.status.status.value) for e in self.history.entries[before:]]
 
+    def quarantine(self, key: str) -> None:
+        """Put a version into quarantine, as the app does."""
+        control = ControlRecord(0, self._offset, f"quarantine/{key}".encode(), b'{"reason": "too large"}')
+        extend(self.history, [ControlEntry(control, 1_000 * self._offset)])
+        self._offset += 1
+        assert self.history.entries[-1].status.status is StatusKind.QUARANTINED
+
     def undo(self, name: str) -> None:
         """Roll a release back, through the records that do it."""
         rules, deleted, named = revert_release(self.history, name)
@@ -165,6 +172,16 @@ def test_a_rollback_restores_the_documents_of_before_though_their_numbers_began_
     log.undo("gone")
     assert (log.features, log.bands) == ({"usual": "avg(amount)"}, {"shop": 40})
     assert log.history.rules.policies.documents["shop"].version == 2
+
+
+def test_a_rollback_restores_a_feature_that_is_in_quarantine() -> None:
+    log = Log()
+    log.release("one", features=(feature(),))
+    log.quarantine("feature/usual@1")
+    log.release("two", features=(feature(2, "max(amount)"),))
+    log.undo("two")
+    found = log.history.rules.features.documents["usual"]
+    assert (found.version, found.of) == (3, "avg(amount)")
 
 
 def test_features_and_policies_fit_into_one_record() -> None:
