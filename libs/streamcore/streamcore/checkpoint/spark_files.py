@@ -22,14 +22,16 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from streamcore.storage.atomic_files import list_names, list_numbers, read_whole
 from streamcore.storage.location import Location
 
 #: A snapshot, or Spark's checksum of one: a checksum shows that a snapshot was there.
 _SNAPSHOT = re.compile(r"((\d+)_.*\.zip)(\.crc)?\Z")
-#: The file with the schema of the state, in the description of an operator.
+#: The file with the schema of the state, in the description of an operator: its path, and on a disk that without
+#: ``file:``; the name of the file where it belongs.
+_SCHEMA_PATHS = re.compile(r'"stateSchemaFilePaths":\["(?:file:(?://)?(/[^"]*)|[^"]*)"')
 _SCHEMA = re.compile(r"/_stateSchema/default/([^\"/]+)\"")
 #: Entries for each state store of an operator.
 _STORE = frozenset({"storeName", "numColsPrefixKey", "numPartitions", "stateSchemaFilePaths"})
@@ -81,9 +83,13 @@ def _check_operator(spark: Location, operator: str, *, begun: bool) -> Iterator[
         if not damage and not _describes_operator(read_whole(spark / name) or b""):
             yield f"{name} is changed"
         elif not damage:
-            for schema in _SCHEMA.findall((read_whole(spark / name) or b"").decode()):
+            content = (read_whole(spark / name) or b"").decode()
+            for schema in _SCHEMA.findall(content):
                 folder = f"{operator}/_stateSchema/default"
                 yield from _check_file(spark / folder, schema, f"{folder}/{schema}")
+            for path in filter(None, _SCHEMA_PATHS.findall(content)):
+                if not Path(path).exists():
+                    yield f"{name} names {path}, which is missing"
 
 
 def _describes_operator(content: bytes) -> bool:
