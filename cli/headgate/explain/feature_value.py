@@ -168,7 +168,7 @@ def reading_json(reading: FeatureReading) -> dict[str, Any]:
 
 
 def reading_text(reading: FeatureReading) -> str:
-    """Render a value: the feature and its key, the value, and what it counts."""
+    """Render a value: the feature and its key, the value, and the events that it counts."""
     feature = reading.feature
     key = ", ".join(f"{name}={value}" for name, value in reading.key.items())
     shown = "NULL" if reading.value is None else reading.value

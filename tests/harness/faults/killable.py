@@ -1,4 +1,4 @@
-"""Processes that a test kills, or that kill themselves: forked from one that has imported what they need.
+"""Processes that a test kills, or that kill themselves: forked from one that has imported their modules.
 
 To import a sink and its client takes up to a second of processor time, more than the process then works. Nothing but
 imports runs before the fork, so no thread of a library is missing after it.

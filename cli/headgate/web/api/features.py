@@ -1,4 +1,4 @@
-"""Features: what the app computes, who reads it, and the value for a key."""
+"""Features: the values that the app computes, their readers, and the value for a key."""
 
 from __future__ import annotations
 

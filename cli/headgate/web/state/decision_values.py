@@ -28,7 +28,7 @@ class FiredRuleValue(Value):
 
 
 class DecisionValue(Value):
-    """One decision: what is to be done with an event."""
+    """One decision: the outcome for an event."""
 
     decision_id: Annotated[str, Field(description="Id: a hash of policy, version and event.")]
     policy: Annotated[str, Field(description="Name of the decision policy.")]

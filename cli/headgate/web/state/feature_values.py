@@ -10,7 +10,7 @@ from headgate.web.state.values import Value
 
 
 class FeatureDefinition(Value):
-    """What a feature is."""
+    """The definition of a feature."""
 
     of: Annotated[str, Field(description="The aggregate of earlier events.")]
     where: Annotated[str | None, Field(description="Which earlier events count; null: all.")]

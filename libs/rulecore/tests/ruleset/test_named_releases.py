@@ -83,7 +83,7 @@ class Log:
 
     @property
     def features(self) -> dict[str, str]:
-        """What each feature is."""
+        """The definition of each feature."""
         return {name: one.of for name, one in self.history.rules.features.documents.items()}
 
 

@@ -113,7 +113,7 @@ class TakenEvents(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """What is to be decided by conditions over earlier events.
+    """The questions that conditions over earlier events decide.
 
     Of each question the pattern or family, the pattern whose conditions are evaluated (of a family a member), those of
     interest as bits, and the index of its partial match; of these the row of the batch, and the events that each took.

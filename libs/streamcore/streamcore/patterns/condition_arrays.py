@@ -1,4 +1,4 @@
-"""Iterative conditions over arrays: what ``expressions`` computes of lists, for numbers without nulls.
+"""Iterative conditions over arrays: the results of ``expressions`` over lists, for numbers without nulls.
 
 An expression that arrays could compute otherwise than Python does (a whole number that overflows, one beside doubles
 that has no exact double, an operation that is not here) has no result: its conditions are evaluated over lists.
@@ -107,7 +107,7 @@ def _constant(value: Any) -> NullableArray | None:
 
 
 def _is_exact(operation: str, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
-    """Return whether the operation on two arrays of numbers gives what it gives in Python."""
+    """Return whether the operation on two arrays of numbers gives the same as in Python."""
     whole = [one for one in (left, right) if one.dtype.kind == "i"]
     if len(whole) == 1:
         return _largest(whole[0]) <= _EXACT

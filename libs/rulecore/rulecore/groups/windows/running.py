@@ -37,7 +37,7 @@ def running(partial: Partial, values: Array, segment: Ints, base: Array, *, befo
 
 
 def _run_few(combine: Combine, values: Array, segment: Ints, base: Array, result: Array, *, before: bool) -> None:
-    """Do what the compiled functions do, of equal values the first one included."""
+    """Do the same as the compiled functions; of equal values the first one stays."""
     last, after = -1, values.dtype.type(0)
     with np.errstate(all="ignore"):
         for row, value in enumerate(values):

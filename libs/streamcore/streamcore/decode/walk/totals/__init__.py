@@ -1,1 +1,1 @@
-"""Combines values one after the other, for what rules need at each event: sums, least and largest values so far."""
+"""Combines values one after the other: the sums, least and largest values that rules read at each event."""
