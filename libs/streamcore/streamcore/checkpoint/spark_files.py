@@ -84,12 +84,12 @@ def _check_operator(spark: Location, operator: str, *, begun: bool) -> Iterator[
             yield f"{name} is changed"
         elif not damage:
             content = (read_whole(spark / name) or b"").decode()
+            folder = f"{operator}/_stateSchema/default"
             for schema in _SCHEMA.findall(content):
-                folder = f"{operator}/_stateSchema/default"
-                yield from _check_file(spark / folder, schema, f"{folder}/{schema}")
-            for path in filter(None, _SCHEMA_PATHS.findall(content)):
-                if not Path(path).exists():
-                    yield f"{name} names {path}, which is missing"
+                damage += _check_file(spark / folder, schema, f"{folder}/{schema}")
+            paths = [] if damage else [path for path in _SCHEMA_PATHS.findall(content) if path]
+            yield from damage
+            yield from (f"{name} names {path}, which is missing" for path in paths if not Path(path).exists())
 
 
 def _describes_operator(content: bytes) -> bool:

@@ -39,17 +39,15 @@ def test_whole_files_are_no_damage(spark: Path) -> None:
     assert find_log_damage(spark) == []
 
 
-@pytest.mark.parametrize("part", ["_stateSchema", "file:/", "0_1f"])
+@pytest.mark.parametrize("part", ["_stateSchema", "file:/"])
 def test_a_description_with_a_changed_path_is_named(part: str, spark: Path) -> None:
     file = spark / DESCRIPTION
-    changed = "~".join((part[:-1], "")) if part != "file:/" else "file:/~"
-    file.write_text(file.read_text().replace(part, changed))
-    found = find_log_damage(spark)
-    assert any(line.startswith(f"{DESCRIPTION} names ") and line.endswith(", which is missing") for line in found), (
-        found
-    )
+    file.write_text(file.read_text().replace(part, f"{part}~"))
+    (found,) = find_log_damage(spark)
+    assert found.startswith(f"{DESCRIPTION} names ")
+    assert found.endswith(", which is missing")
 
 
 def test_a_missing_schema_is_named(spark: Path) -> None:
     (spark / SCHEMA).unlink()
-    assert f"{SCHEMA} is missing" in find_log_damage(spark)
+    assert find_log_damage(spark) == [f"{SCHEMA} is missing"]

@@ -67,7 +67,7 @@ def state_file(folder: Path, content: bytes, checked: bytes) -> Path:
         (folder / "spark" / log / "0").write_text('v2\n{"stateUniqueIds":{"0":[["id"]]}}')
     (folder / "spark" / "metadata").write_text("{}")
     operator = folder / "spark" / "state" / "0"
-    for name, text in (("_metadata/v2/0", DESCRIPTION), (SCHEMA, "v3")):
+    for name, text in (("_metadata/v2/0", DESCRIPTION.replace("/a/", f"{operator}/")), (SCHEMA, "v3")):
         (operator / name).parent.mkdir(parents=True)
         (operator / name).write_text(text)
     file = operator / "0" / "1_id.changelog"
