@@ -17,8 +17,9 @@ from headgate.web.state.app_reader import AppReader, Snapshot
 from headgate.web.state.values import OutcomeValue
 from rulecore.check_features import check_published
 from rulecore.check_policies import check_policies
-from rulecore.documents.loading import LoadedFeature, LoadedPolicy, load_named_text, load_text
+from rulecore.documents.loading import LoadedFeature, LoadedPolicy, load_all_text
 from rulecore.documents.releases import NamedChanges
+from rulecore.documents.rule import Rule
 from rulecore.documents.status import Subject
 from rulecore.documents.yaml_reader import Problem
 
@@ -70,11 +71,26 @@ def sign_named(snapshot: Snapshot, found: NamedChanges, terms: Terms, key: KeyHo
             *map(delete_policy, found.delete_policies),
             *map(delete_feature, found.delete_features),
         ]
-    refuse_features(found)
-    signing = sign_for(key, terms.by, snapshot.app, (), list_owners(snapshot, found))
-    policies, deleted = found.decision_policies, found.delete_policies
-    now_ms = int(time.time() * 1000)
-    return [signing.proposal_change((), (), terms.why or "", now_ms, policies=policies, deleted_policies=deleted)]
+    return [propose_changes(snapshot, ((), (), found), terms, key)]
+
+
+def propose_changes(
+    snapshot: Snapshot,
+    content: tuple[Sequence[Rule], Sequence[str], NamedChanges],
+    terms: Terms,
+    key: KeyHolder,
+    gone: Sequence[Rule] = (),
+) -> ControlChange:
+    """Return a signed proposal of rules to publish, ids of rules to delete, and policies. ``gone``: the rules of these
+    ids. A proposal has no features: ``ProblemError`` for them."""
+    rules, deleted, named = content
+    if named.features or named.delete_features:
+        detail = "this console signs its changes, and a proposal has no features; publish them beside the broker"
+        raise ProblemError(422, ProblemCode.CANNOT_ANSWER, detail)
+    signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone], list_owners(snapshot, named))
+    why, now_ms, policies = terms.why or "", int(time.time() * 1000), named.decision_policies
+    no_policies = named.delete_policies
+    return signing.proposal_change(rules, deleted, why, now_ms, policies=policies, deleted_policies=no_policies)
 
 
 def require_in_force(snapshot: Snapshot, subject: Subject, names: Iterable[str]) -> None:
@@ -82,13 +98,6 @@ def require_in_force(snapshot: Snapshot, subject: Subject, names: Iterable[str])
     for name in names:
         if not snapshot.is_in_force(name, subject):
             raise not_found(f"app {snapshot.app} has no {subject.value.replace('_', ' ')} {name}")
-
-
-def refuse_features(found: NamedChanges) -> None:
-    """Refuse features where changes are proposals, which have none."""
-    if found.features or found.delete_features:
-        detail = "this console signs its changes, and a proposal has no features; publish them beside the broker"
-        raise ProblemError(422, ProblemCode.CANNOT_ANSWER, detail)
 
 
 def check_owner(snapshot: Snapshot, found: NamedChanges, by: ConsoleSession) -> None:
@@ -111,8 +120,7 @@ def list_owners(snapshot: Snapshot, found: NamedChanges) -> list[str]:
 
 def _read(snapshot: Snapshot, subject: Subject, name: str, text: str) -> NamedChanges:
     """Return the only document of a text. ``ProblemError`` with its mistakes."""
-    rules, faults = load_text(text, _FILE)
-    features, policies = load_named_text(text, _FILE)
+    rules, features, policies, faults = load_all_text(text, _FILE)
     is_feature = subject is Subject.FEATURE
     own: Sequence[LoadedFeature | LoadedPolicy] = features if is_feature else policies
     if not faults and (len(own) != 1 or len(rules) + len(features) + len(policies) != 1):

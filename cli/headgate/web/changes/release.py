@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,9 +13,8 @@ from headgate.rules.signing import KeyHolder
 from headgate.rules.yaml_text import yaml_text
 from headgate.time_arguments import parse_number
 from headgate.web.changes.check import check_text
-from headgate.web.changes.propose import sign_for
 from headgate.web.changes.publish import Terms, await_outcome, change_digest, check_scope, in_mode, write_once
-from headgate.web.changes.publish_named import check_owner, list_owners, refuse_features, require_in_force
+from headgate.web.changes.publish_named import check_owner, propose_changes, require_in_force
 from headgate.web.changes.review import Review, review_together
 from headgate.web.problems import ProblemCode, ProblemError, ProblemPlace, not_found
 from headgate.web.state.app_reader import AppReader, Snapshot
@@ -26,7 +24,7 @@ from headgate.web.state.values import OutcomeValue, VersionValue
 from rulecore.check import check_rules
 from rulecore.check_features import check_published
 from rulecore.check_policies import check_policies
-from rulecore.documents.loading import LoadedRule, load_named_text, load_text
+from rulecore.documents.loading import LoadedRule, load_all_text
 from rulecore.documents.releases import NO_NAMED, NamedChanges, find_repeated
 from rulecore.documents.rule import Rule, RuleMode
 from rulecore.documents.slots import Slot
@@ -85,8 +83,7 @@ def review_text(snapshot: Snapshot, text: str, deleted: Sequence[str], gone: Nam
     """Return a release of the rules, features and decision policies in a YAML text, and of deletions. ``gone``: the
     features and policies to delete. ``ProblemError`` if there are too many, one occurs twice, or one to delete is not
     there; other mistakes are in ``problems``."""
-    documents, faults = load_text(text, _FILE)
-    features, policies = load_named_text(text, _FILE)
+    documents, features, policies, faults = load_all_text(text, _FILE)
     rules = tuple(one.rule for one in documents if one.rule is not None)
     count = len(documents) + len(deleted) + len(features) + len(policies) + gone.count
     if not 0 < count <= MOST_RULES and not faults:
@@ -225,11 +222,7 @@ def _records(
         check_scope(snapshot, rule, terms.by)
     if key is None:
         return [*release_changes(name, rules, deleted, named)]
-    refuse_features(named)
-    signing = sign_for(key, terms.by, snapshot.app, [*rules, *gone], list_owners(snapshot, named))
-    why, now_ms, policies = terms.why or "", int(time.time() * 1000), named.decision_policies
-    gone_policies = named.delete_policies
-    return [signing.proposal_change(rules, deleted, why, now_ms, policies=policies, deleted_policies=gone_policies)]
+    return [propose_changes(snapshot, content, terms, key, gone)]
 
 
 def _invalid(path: str, message: str) -> ProblemError:

@@ -63,10 +63,7 @@ class Snapshot:
 
     def is_in_force(self, name: str, subject: Subject) -> bool:
         """Return whether a document of this name was accepted, and not deleted since."""
-        own = (one.status for one in reversed(self.history.entries) if one.status.subject is subject)
-        kinds = (status.status for status in own if status.name == name)
-        last = next((kind for kind in kinds if kind in (StatusKind.ACCEPTED, StatusKind.DELETED)), None)
-        return last is StatusKind.ACCEPTED
+        return self.history.in_force(subject, name) is not None
 
 
 def limit_wait(kafka: KafkaSettings) -> KafkaSettings:

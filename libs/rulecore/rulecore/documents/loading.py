@@ -73,20 +73,21 @@ def load_text(
 ) -> tuple[list[LoadedRule], list[Problem]]:
     """Return the rules of a text, and the problems that belong to no document. ``file``: its name in problems."""
     documents, problems = read_yaml(text, file, limits)
-    return [_load(d) for d in documents if d.value is not None and _is_rule(d)], problems
+    return _load_rules(documents), problems
 
 
-def load_named_text(
+def load_all_text(
     text: str, file: str = "<text>", limits: LoadLimits | None = None
-) -> tuple[list[LoadedFeature], list[LoadedPolicy]]:
-    """Return the published features and the decision policies of a text. What cannot be read is a problem of
-    ``load_text``."""
-    documents, _ = read_yaml(text, file, limits)
+) -> tuple[list[LoadedRule], list[LoadedFeature], list[LoadedPolicy], list[Problem]]:
+    """Return the rules, published features and decision policies of a text, and the problems of ``load_text``."""
+    documents, problems = read_yaml(text, file, limits)
     features = [one for one in documents if _is_named(one, FEATURE)]
     policies = [one for one in documents if _is_named(one, DECISION_POLICY)]
     return (
+        _load_rules(documents),
         [LoadedFeature(*_load_named(one, FEATURE, PublishedFeature)) for one in features],
         [LoadedPolicy(*_load_named(one, DECISION_POLICY, DecisionPolicy)) for one in policies],
+        problems,
     )
 
 
@@ -113,6 +114,10 @@ def load_features(path: Path, limits: LoadLimits | None = None) -> list[LoadedFe
     """Return the published features of a file, or of all YAML files below a directory, in order of their paths. What
     cannot be read is a problem of ``load_path``."""
     return [LoadedFeature(*_load_named(one, FEATURE, PublishedFeature)) for one in _read_named(path, limits, FEATURE)]
+
+
+def _load_rules(documents: Sequence[YamlDocument]) -> list[LoadedRule]:
+    return [_load(document) for document in documents if document.value is not None and _is_rule(document)]
 
 
 def _is_rule(document: YamlDocument) -> bool:

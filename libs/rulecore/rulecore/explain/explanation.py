@@ -7,7 +7,7 @@ evaluates nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from rulecore.compile.rule import CompiledRule
@@ -127,10 +127,6 @@ class SignalTrace:
     place: Mapping[str, Json] | None
     alert_id: str | None
     counts: bool = True
-
-    def marked(self, counts: bool) -> SignalTrace:
-        """Return the signal with another ``counts``."""
-        return replace(self, counts=counts)
 
 
 @dataclass(frozen=True, slots=True)

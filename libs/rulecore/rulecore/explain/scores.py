@@ -6,6 +6,7 @@ The kernel computes the alerts of the rules whose scores are added up, as if not
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import orjson
 import polars as pl
@@ -67,16 +68,14 @@ def _trace(scoring: CompiledScore, signals: Sequence[SignalTrace], start_ms: int
             best[one.rule] = number
     added = {*range(len(signals))} if scoring.every else {*best.values()}
     total = sum(signals[number].points for number in added)
-    marked = [one.marked(number in added) for number, one in enumerate(signals)]
+    marked = [replace(one, counts=number in added) for number, one in enumerate(signals)]
     return ScoreTrace(start_ms, end_ms, total, scoring.limit, len(marked), _chosen(marked))
 
 
 def _chosen(signals: Sequence[SignalTrace]) -> tuple[SignalTrace, ...]:
     """Return the latest of the signals, those that count first."""
-    others = [one for one in signals if not one.counts]
-    own = [one for one in signals if one.counts][-MAX_EVENTS:]
-    rest = others[max(0, len(others) - (MAX_EVENTS - len(own))) :] if len(own) < MAX_EVENTS else []
-    return tuple(sorted([*own, *rest], key=lambda one: (one.time_ms, one.rule)))
+    chosen = sorted(signals, key=lambda one: one.counts)[-MAX_EVENTS:]
+    return tuple(sorted(chosen, key=lambda one: (one.time_ms, one.rule)))
 
 
 def _find_signals(

@@ -82,17 +82,23 @@ class RuleHistory:
             return earlier[-1]
         return accepted[0][1] if accepted else None
 
-    def named_before(self, subject: Subject, name: str, entry: int) -> int | None:
-        """Return the version of a decision policy or feature before the entry with this index; None without one."""
+    def in_force(self, subject: Subject, name: str, entry: int | None = None) -> RuleStatus | None:
+        """Return the answer that accepted the document in force before the entry with this index, or now; None if
+        none was accepted, or it was deleted."""
         for earlier in reversed(self.entries[:entry]):
             status = earlier.status
             if (status.subject, status.name) == (subject, name) and status.status in _BEGIN_OR_END:
-                return status.version if status.status is StatusKind.ACCEPTED else None
+                return status if status.status is StatusKind.ACCEPTED else None
         return None
+
+    def named_before(self, subject: Subject, name: str, entry: int) -> int | None:
+        """Return the version of a decision policy or feature before the entry with this index; None without one."""
+        found = self.in_force(subject, name, entry)
+        return None if found is None else found.version
 
     def newest(self, rule: str) -> int:
         """Return the highest version of a rule that was ever accepted; 0 if there was none."""
-        return max((version for name, version in self.documents if name == rule), default=0)
+        return _newest(self.documents, rule)
 
 
 def replay_log(rules: RuleSet, log: Iterable[ControlEntry]) -> RuleHistory:
@@ -210,43 +216,32 @@ def revert_release(history: RuleHistory, release: str) -> tuple[Sequence[Rule], 
 
 def _revert_named(history: RuleHistory, first: Mapping[tuple[Subject, str], int]) -> NamedChanges:
     """Return the changes of features and policies. ``first``: by subject and name, the first entry of the release."""
-    versions = {
-        (subject, name): history.named_before(subject, name, index)
-        for (subject, name), index in sorted(first.items())
-        if subject in (Subject.FEATURE, Subject.DECISION_POLICY)
-    }
-    features = {name: version for (subject, name), version in versions.items() if subject is Subject.FEATURE}
-    policies = {name: version for (subject, name), version in versions.items() if subject is not Subject.FEATURE}
-    newest_feature = _newest_versions(history.features)
-    newest_policy = _newest_versions(history.policies)
+    features, no_features = _revert_documents(history, history.features, Subject.FEATURE, first)
+    policies, no_policies = _revert_documents(history, history.policies, Subject.DECISION_POLICY, first)
     return NamedChanges.model_construct(
-        features=tuple(
-            _last_before(history.features[name, version], first[Subject.FEATURE, name]).model_copy(
-                update={"version": newest_feature[name] + 1}
-            )
-            for name, version in features.items()
-            if version is not None
-        ),
-        decision_policies=tuple(
-            _last_before(history.policies[name, version], first[Subject.DECISION_POLICY, name]).model_copy(
-                update={"version": newest_policy[name] + 1}
-            )
-            for name, version in policies.items()
-            if version is not None
-        ),
-        delete_policies=tuple(name for name, version in policies.items() if version is None),
-        delete_features=tuple(name for name, version in features.items() if version is None),
+        features=features, decision_policies=policies, delete_policies=no_policies, delete_features=no_features
     )
 
 
-def _last_before(accepted: Sequence[tuple[int, _Named]], entry: int) -> _Named:
-    """Return the last document that was accepted before the entry with this index."""
-    return [document for index, document in accepted if index < entry][-1]
+def _revert_documents(
+    history: RuleHistory,
+    accepted: Mapping[tuple[str, int], Sequence[tuple[int, _Named]]],
+    subject: Subject,
+    first: Mapping[tuple[Subject, str], int],
+) -> tuple[tuple[_Named, ...], tuple[str, ...]]:
+    """Return the documents to publish under their next numbers, and the names to delete. ``accepted``: as in
+    ``RuleHistory``."""
+    restored, deleted = list[_Named](), list[str]()
+    for name, entry in sorted((name, entry) for (of, name), entry in first.items() if of is subject):
+        version = history.named_before(subject, name, entry)
+        if version is None:
+            deleted.append(name)
+            continue
+        document = [one for index, one in accepted[name, version] if index < entry][-1]
+        restored.append(document.model_copy(update={"version": _newest(accepted, name) + 1}))
+    return tuple(restored), tuple(deleted)
 
 
-def _newest_versions(known: Iterable[tuple[str, int]]) -> Mapping[str, int]:
-    """Return the highest version of each name."""
-    found: dict[str, int] = {}
-    for name, version in known:
-        found[name] = max(version, found.get(name, 0))
-    return found
+def _newest(versions: Iterable[tuple[str, int]], name: str) -> int:
+    """Return the highest version of a name; 0 if there is none."""
+    return max((version for own, version in versions if own == name), default=0)

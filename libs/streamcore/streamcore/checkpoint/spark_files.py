@@ -29,10 +29,8 @@ from streamcore.storage.location import Location
 
 #: A snapshot, or Spark's checksum of one: a checksum shows that a snapshot was there.
 _SNAPSHOT = re.compile(r"((\d+)_.*\.zip)(\.crc)?\Z")
-#: The file with the schema of the state, in the description of an operator: its path, and on a disk that without
-#: ``file:``; the name of the file where it belongs.
-_SCHEMA_PATHS = re.compile(r'"stateSchemaFilePaths":\["(?:file:(?://)?(/[^"]*)|[^"]*)"')
-_SCHEMA = re.compile(r"/_stateSchema/default/([^\"/]+)\"")
+#: The end of the path of a file with the schema of the state.
+_SCHEMA = re.compile(r"/_stateSchema/default/([^/]+)\Z")
 #: Entries for each state store of an operator.
 _STORE = frozenset({"storeName", "numColsPrefixKey", "numPartitions", "stateSchemaFilePaths"})
 #: Properties of an operator with state of its own.
@@ -80,29 +78,37 @@ def _check_operator(spark: Location, operator: str, *, begun: bool) -> Iterator[
         name = f"{operator}/_metadata/v2/{batch}"
         damage = list(_check_document(spark / operator / "_metadata/v2", str(batch), name))
         yield from damage
-        if not damage and not _describes_operator(read_whole(spark / name) or b""):
+        paths = None if damage else _schema_paths(read_whole(spark / name) or b"")
+        if not damage and paths is None:
             yield f"{name} is changed"
-        elif not damage:
-            content = (read_whole(spark / name) or b"").decode()
-            folder = f"{operator}/_stateSchema/default"
-            for schema in _SCHEMA.findall(content):
-                damage += _check_file(spark / folder, schema, f"{folder}/{schema}")
-            paths = [] if damage else [path for path in _SCHEMA_PATHS.findall(content) if path]
-            yield from damage
-            yield from (f"{name} names {path}, which is missing" for path in paths if not Path(path).exists())
+        for path in paths or ():
+            yield from _check_schema(spark, operator, name, path)
 
 
-def _describes_operator(content: bytes) -> bool:
-    """Return whether a description has the entries that Spark reads at a start. Of one without them Spark says only
-    that a key or an element of an array is not there."""
+def _check_schema(spark: Location, operator: str, name: str, path: str) -> Iterator[str]:
+    """Check the file with the schema of the state that the description ``name`` of an operator names."""
+    schema, folder = _SCHEMA.search(path), f"{operator}/_stateSchema/default"
+    damage = [] if schema is None else list(_check_file(spark / folder, schema[1], f"{folder}/{schema[1]}"))
+    yield from damage
+    on_disk = path.removeprefix("file:")
+    if not damage and on_disk != path and not Path(on_disk).exists():
+        yield f"{name} names {on_disk}, which is missing"
+
+
+def _schema_paths(content: bytes) -> list[str] | None:
+    """Return the paths of the schemas that a description names; None if it lacks entries that Spark reads at a start.
+    Of one without them Spark says only that a key or an element of an array is not there."""
     try:
         document = json.loads(content.partition(b"\n")[2])
         properties = json.loads(document.get("operatorPropertiesJson") or "{}")
         stores = document.get("stateStoreInfo")
-        stores_are_whole = bool(stores) and all(store.keys() >= _STORE for store in stores)
-        return stores_are_whole and (not properties or properties.keys() >= _PROPERTIES)
+        if not stores or not all(store.keys() >= _STORE for store in stores):
+            return None
+        if properties and not properties.keys() >= _PROPERTIES:
+            return None
+        return [str(path) for store in stores for path in store["stateSchemaFilePaths"]]
     except (ValueError, AttributeError, TypeError):
-        return False
+        return None
 
 
 def _committed_ids(commits: Location) -> _Ids:

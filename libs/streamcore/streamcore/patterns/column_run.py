@@ -271,10 +271,8 @@ class _Columns:
         if len(source) == len(at):
             cell[at] = cells
             return cell
-        counts, moves = np.ones(len(cell), np.int64), np.bincount(source, minlength=len(at))
-        counts[at] = moves
-        to = expand_counts((np.cumsum(counts) - counts)[at], moves)
-        is_part = np.flatnonzero(moves[source] > 1)
+        counts, to = _repeats(len(cell), at, source)
+        is_part = np.flatnonzero(counts[at][source] > 1)
         rows = np.take(self.rows, self.places[at[source[is_part]]], axis=1)
         rows[MEMBERS] = members[is_part]
         self.places, self.owner, cell = (np.repeat(column, counts) for column in (self.places, self.owner, cell))
@@ -556,13 +554,19 @@ def _with_columns(rows: Ints, count: int) -> Ints:
     return room
 
 
+def _repeats(count: int, at: Ints, source: Ints) -> tuple[Ints, Ints]:
+    """Return how often each of ``count`` rows is repeated to make room for its parts, and the places of the parts of
+    the rows ``at``. ``source``: of each part, in order, the index in ``at``."""
+    repeats = np.ones(count, np.int64)
+    repeats[at] = np.bincount(source, minlength=len(at))
+    return repeats, expand_counts((np.cumsum(repeats) - repeats)[at], repeats[at])
+
+
 def _with_parts(
     at: Ints, owner: Ints, members: Ints, cell: Ints, source: Ints, own: Ints, cells: Ints
 ) -> tuple[Ints, Ints, Ints]:
     """Return the owner, members and cell of rows, with their parts instead of the rows ``at`` (see ``_parts``)."""
-    repeats, moves = np.ones(len(owner), np.int64), np.bincount(source, minlength=len(at))
-    repeats[at] = moves
-    to = expand_counts((np.cumsum(repeats) - repeats)[at], moves)
+    repeats, to = _repeats(len(owner), at, source)
     owner, members, cell = (np.repeat(column, repeats) for column in (owner, members, cell))
     members[to], cell[to] = own, cells
     return owner, members, cell

@@ -6,29 +6,15 @@ that has no exact double, an operation that is not here) has no result: its cond
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamcore.patterns.expressions import MatchFunction, MatchRead
+from streamcore.patterns.expressions import BOOLEAN, ON_VALUES, MatchFunction, MatchRead
 from streamcore.patterns.match_store import Ints, Mask
 
-_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
 _LARGEST: Final = 2**63 - 1
 #: Up to here each whole number is a double.
 _EXACT: Final = 2**53
@@ -91,13 +77,12 @@ def _evaluate(
         (part,) = known
         is_small = part.values.dtype.kind == "f" or (not any(of_truth) and _largest(part.values) <= _LARGEST)
         return NullableArray(-part.values, part.valid) if is_small else None
-    if operation not in _COMPARISONS and operation not in _ARITHMETIC:
+    if operation not in ON_VALUES:
         return None
     left, right = known
     if any(of_truth) or not _is_exact(operation, left.values, right.values):
         return None
-    compute = _COMPARISONS.get(operation) or _ARITHMETIC[operation]
-    return NullableArray(compute(left.values, right.values), _both_valid(left, right))
+    return NullableArray(ON_VALUES[operation](left.values, right.values), _both_valid(left, right))
 
 
 def _constant(value: Any) -> NullableArray | None:
@@ -111,7 +96,7 @@ def _is_exact(operation: str, left: npt.NDArray[Any], right: npt.NDArray[Any]) -
     whole = [one for one in (left, right) if one.dtype.kind == "i"]
     if len(whole) == 1:
         return _largest(whole[0]) <= _EXACT
-    if not whole or operation in _COMPARISONS:
+    if not whole or operation in BOOLEAN:
         return True
     a, b = map(_largest, whole)
     return (a * b if operation == "*" else a + b) <= _LARGEST

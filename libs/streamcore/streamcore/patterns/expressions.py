@@ -173,7 +173,7 @@ def _null_by_zero(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 #: By name: the operations on two values that are not null.
-_ON_VALUES: Mapping[str, Callable[[Any, Any], Any]] = {
+ON_VALUES: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -188,11 +188,11 @@ _ON_VALUES: Mapping[str, Callable[[Any, Any], Any]] = {
 #: By name: the operations on two truth values that are not null.
 _ON_BOOLEANS: Mapping[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": operator.or_}
 #: The operations that return a truth value or null.
-_BOOLEAN = frozenset(["<", "<=", ">", ">=", "==", "!=", "&", "|", "~", "is_null"])
+BOOLEAN = frozenset(["<", "<=", ">", ">=", "==", "!=", "&", "|", "~", "is_null"])
 
 #: By name: the operations, on values that may be null.
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    **{name: _null_in_null_out(function) for name, function in _ON_VALUES.items()},
+    **{name: _null_in_null_out(function) for name, function in ON_VALUES.items()},
     "/": _null_by_zero(operator.truediv),
     "%": _null_by_zero(operator.mod),
     "negative": _null_in_null_out(operator.neg),
@@ -417,7 +417,7 @@ def _evaluate_each(
     constants = [next(part) for part in parts if isinstance(part, repeat)]
     if len(constants) == len(parts):
         return repeat(_OPERATIONS[operation](*constants))
-    function = _ON_VALUES.get(operation) or _ON_BOOLEANS.get(operation)
+    function = ON_VALUES.get(operation) or _ON_BOOLEANS.get(operation)
     has_null = any(constant is None for constant in constants) or any(
         None in part for part in parts if not isinstance(part, repeat)
     )
@@ -430,7 +430,7 @@ def _evaluate_each(
 
 def _is_boolean(tree: Any) -> bool:
     """Return whether a tree that is not null is true or false."""
-    return not isinstance(tree, MatchRead) and tree[0] in _BOOLEAN
+    return not isinstance(tree, MatchRead) and tree[0] in BOOLEAN
 
 
 def _make(tree: Any) -> tuple[str, frozenset[str], tuple[MatchRead, ...], Callable[[Any, Any], Any]]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from headgate.local.servers.base import free_port
 from streamcore.engine.lag import Lag
 from streamcore.engine.output import SinkReport
 from streamcore.engine.report import CutReport
@@ -42,11 +43,6 @@ _DEDUPLICATION = {
 }
 DEDUPLICATION_COUNTERS = {f"deduplication.shop.{name}": count for name, count in _DEDUPLICATION.items()}
 BUSY_COUNTERS = {"busy_us.sums": 150_000, "busy_us.slow": 900_000}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def cut(batch: int) -> CutReport:

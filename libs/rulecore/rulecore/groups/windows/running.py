@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rulecore.groups.windows.aggregation import Array, Combine, Partial
+from streamcore.decode.walk.totals.rows import MAX, MIN, SUM, combine_rows
 
 Ints = npt.NDArray[np.int64]
 
-#: For so few rows a loop takes less time than it takes a command to load the compiler.
+_OPERATIONS = {Combine.SUM: SUM, Combine.MIN: MIN, Combine.MAX: MAX}
+#: For so few rows the uncompiled loop takes less time than it takes a command to load the compiler.
 _FEW_ROWS = 64
 
 
@@ -25,27 +27,13 @@ def running(partial: Partial, values: Array, segment: Ints, base: Array, *, befo
     """
     own, starts = (np.ascontiguousarray(column, partial.dtype) for column in (values, base))
     result = np.empty_like(own)
-    if len(own) <= _FEW_ROWS:
-        _run_few(partial.combine, own, segment, starts, result, before=before)
-        return result
-    from streamcore.decode.walk.totals import running as compiled
-
-    run: Callable[..., Any] = compiled.run_longs if partial.whole else compiled.run_doubles
-    operation = {Combine.SUM: compiled.SUM, Combine.MIN: compiled.MIN, Combine.MAX: compiled.MAX}[partial.combine]
-    run(operation, before, own, np.ascontiguousarray(segment), starts, result)
+    run: Callable[..., Any] = combine_rows if len(own) <= _FEW_ROWS else _compiled(partial)
+    with np.errstate(all="ignore"):  # of which only the uncompiled function warns
+        run(_OPERATIONS[partial.combine], before, own, np.ascontiguousarray(segment), starts, result)
     return result
 
 
-def _run_few(combine: Combine, values: Array, segment: Ints, base: Array, result: Array, *, before: bool) -> None:
-    """Do the same as the compiled functions; of equal values the first one stays."""
-    last, after = -1, values.dtype.type(0)
-    with np.errstate(all="ignore"):
-        for row, value in enumerate(values):
-            total = base[segment[row]] if segment[row] != last else after
-            last = segment[row]
-            if combine is Combine.SUM:
-                after = total + value
-            else:
-                is_new = value < total if combine is Combine.MIN else value > total
-                after = value if is_new or np.isnan(value) else total
-            result[row] = total if before else after
+def _compiled(partial: Partial) -> Callable[..., Any]:
+    from streamcore.decode.walk.totals import running as compiled
+
+    return compiled.run_longs if partial.whole else compiled.run_doubles

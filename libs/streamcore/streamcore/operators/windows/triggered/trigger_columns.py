@@ -140,16 +140,14 @@ class TriggerColumns:
         found = self._texts.get(numbers)
         if found is None:
             parts = ["[", *self._json(self._root), *(part for name in numbers for part in (",", pl.col(name))), "]"]
-            joined: list[pl.Expr] = []
-            constant = ""
-            for part in [*parts, ""]:
-                if isinstance(part, str) and part:
-                    constant += part
-                    continue
-                joined += [pl.lit(constant)] if constant else []
-                joined += [] if isinstance(part, str) else [part.cast(pl.String)]
-                constant = ""
-            found = self._texts[numbers] = pl.concat_str(joined).cast(pl.Binary)
+            joined: list[pl.Expr | str] = []
+            for part in parts:
+                if isinstance(part, str) and joined and isinstance(before := joined[-1], str):
+                    joined[-1] = before + part
+                else:
+                    joined.append(part)
+            columns = [pl.lit(part) if isinstance(part, str) else part.cast(pl.String) for part in joined]
+            found = self._texts[numbers] = pl.concat_str(columns).cast(pl.Binary)
         return found
 
     def decode(self, stored: pl.Series, numbers: list[str]) -> dict[str, Ints]:
