@@ -62,6 +62,17 @@ def topic_option(what: str = "The topic") -> Callable[[_Command], _Command]:
     )
 
 
+def scan_option(command: _Command) -> _Command:
+    """Add ``--scan`` to a command."""
+    return click.option(
+        "--scan",
+        type=click.IntRange(1),
+        default=200_000,
+        show_default=True,
+        help="Read at most this many records of a topic.",
+    )(command)
+
+
 def lists_option(command: _Command) -> _Command:
     """Add ``--lists`` to a command."""
     return click.option(

@@ -15,16 +15,7 @@ from headgate.dead_letters.model import DeadLetter, DeadLetterFilter, SourcePosi
 from headgate.errors import InputError
 from headgate.rules.publish import ControlChange, ControlResponse, PublishedChange
 from headgate.rules.render import Row
-from rulecore.documents.control_keys import (
-    APPROVAL_KEY,
-    DECISION_POLICY_KEY,
-    FEATURE_KEY,
-    LIST_KEY,
-    PROPOSAL_KEY,
-    RELEASE_KEY,
-    parse_key,
-)
-from rulecore.documents.decision_policy import DecisionPolicy
+from rulecore.documents.control_keys import APPROVAL_KEY, LIST_KEY, PROPOSAL_KEY, RELEASE_KEY
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.scalars import render_time
 from rulecore.documents.status import StatusKind, Subject
@@ -34,7 +25,6 @@ from streamcore.kafka.control_topic import RecordOffset
 if TYPE_CHECKING:
     from rulecore.documents.releases import NamedChanges
     from rulecore.lists.files import ListFile
-    from rulecore.ruleset.diff import NamedDocument
 
 _TIMEOUT_S: Final = 60.0
 _REFUSED: Final = 400
@@ -131,19 +121,10 @@ class RemoteApp:
         change = ControlChange(rule.id, None, rule.id, rule.version)
         return self._publish("rules", {"yaml": canonical_json(rule).decode()}, change, why, wait_ms)
 
-    def publish_named(self, document: NamedDocument, why: str | None, wait_ms: int) -> PublishedChange:
-        """Publish a decision policy or a feature. ``InputError`` if the console refuses it."""
-        is_policy = isinstance(document, DecisionPolicy)
-        name = document.decision_policy if isinstance(document, DecisionPolicy) else document.feature
-        change = ControlChange(
-            f"{DECISION_POLICY_KEY if is_policy else FEATURE_KEY}{name}", None, name, document.version
-        )
-        text = {"yaml": document.canonical_json().decode()}
-        return self._publish(_PATHS[change.subject], text, change, why, wait_ms)
-
-    def delete_named(self, key: str, why: str | None, wait_ms: int) -> PublishedChange:
-        """Delete the decision policy or feature with this key. ``InputError`` if the console refuses it."""
-        change = ControlChange(key, None, parse_key(key)[1])
+    def change_named(self, change: ControlChange, why: str | None, wait_ms: int) -> PublishedChange:
+        """Publish or delete a decision policy or a feature. ``InputError`` if the console refuses it."""
+        if change.value is not None:
+            return self._publish(_PATHS[change.subject], {"yaml": change.value.decode()}, change, why, wait_ms)
         path = f"{_PATHS[change.subject]}/{quote(change.name, safe='')}"
         words = urlencode({"wait_ms": wait_ms, **({} if why is None else {"why": why})})
         return self._changed("DELETE", f"{path}?{words}", None, {"If-Match": self._etag(path) or '"none"'}, change)

@@ -10,7 +10,14 @@ import click
 from headgate.console.output import Output, emit, output_option
 from headgate.kafka_login import KafkaLogin
 from headgate.records.formats import RecordFormats
-from headgate.rules.options import formats_option, lists_option, streams_option, target_option, topic_option
+from headgate.rules.options import (
+    formats_option,
+    lists_option,
+    scan_option,
+    streams_option,
+    target_option,
+    topic_option,
+)
 
 
 @click.command(short_help="Explain why a rule fired or did not, or a decision.")
@@ -31,13 +38,7 @@ from headgate.rules.options import formats_option, lists_option, streams_option,
     help="Explain the rules of these files instead of the published ones.",
 )
 @topic_option()
-@click.option(
-    "--scan",
-    type=click.IntRange(1),
-    default=200_000,
-    show_default=True,
-    help="Read at most this many records of a topic.",
-)
+@scan_option
 @streams_option
 @lists_option
 @target_option

@@ -12,7 +12,7 @@ from headgate.console.output import Output, emit, output_option
 from headgate.errors import InputError
 from headgate.kafka_login import KafkaLogin
 from headgate.records.formats import RecordFormats
-from headgate.rules.options import formats_option, streams_option, target_option, topic_option
+from headgate.rules.options import formats_option, scan_option, streams_option, target_option, topic_option
 from headgate.time_arguments import parse_time
 
 if TYPE_CHECKING:
@@ -64,13 +64,7 @@ def show(name: str, streams: Path | None, login: KafkaLogin, app: str, output: O
 @click.argument("key", nargs=-1, required=True, metavar="KEY...")
 @click.option("--at", default=None, help="A time, or how long ago (2h); default: now.")
 @topic_option()
-@click.option(
-    "--scan",
-    type=click.IntRange(1),
-    default=200_000,
-    show_default=True,
-    help="Read at most this many records of a topic.",
-)
+@scan_option
 @streams_option
 @target_option
 @formats_option

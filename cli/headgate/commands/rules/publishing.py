@@ -82,25 +82,22 @@ def publish(
         rule_change,
     )
     from headgate.rules.publish import publish as send
-    from rulecore.documents.control_keys import DECISION_POLICY_KEY, FEATURE_KEY
 
     bundle = read(paths, streams, lists)
     if bundle.problems:
         return report_problems(bundle, output)
+    features = [*map(feature_change, bundle.features.values())]
     rules = [in_mode(rule.rule, mode_text) for rule in bundle.rules]
+    others = [policy_change(one.policy) for one in bundle.policies]
+    others += [*map(delete_policy, deleted), *map(delete_feature, unused)]
     if server is not None:
         wait_ms = 0 if no_wait else round(wait * 1000)
-        policies = [one.policy for one in bundle.policies]
-        answered = [server.publish_named(one, why, wait_ms) for one in bundle.features.values()]
+        answered = [server.change_named(one, why, wait_ms) for one in features]
         answered += [server.publish(rule, why, wait_ms) for rule in rules]
-        answered += [server.publish_named(one, why, wait_ms) for one in policies]
-        answered += [server.delete_named(DECISION_POLICY_KEY + name, why, wait_ms) for name in deleted]
-        answered += [server.delete_named(FEATURE_KEY + name, why, wait_ms) for name in unused]
+        answered += [server.change_named(one, why, wait_ms) for one in others]
         return show_published(answered, app, wait, output, waited=not no_wait)
     kafka, topics = running_app(login, app)
-    changes = [*map(feature_change, bundle.features.values()), *map(rule_change, rules)]
-    changes += [policy_change(one.policy) for one in bundle.policies]
-    changes += [*map(delete_policy, deleted), *map(delete_feature, unused)]
+    changes = [*features, *map(rule_change, rules), *others]
     published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return show_published(published, app, wait, output, waited=not no_wait)
 

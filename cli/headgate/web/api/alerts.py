@@ -65,7 +65,8 @@ def read_explanation(
     """Explain why an alert was raised, why a rule fired or did not, or how a decision came about, as
     `headgate rules explain -o json` does."""
     if app.decisions.known(target) is not None:
-        return as_value(decision_json(app.decisions.explain(target, app.snapshot().history)))
+        _, decision = app.decisions.explain(target, app.snapshot().history)
+        return as_value(decision_json(decision))
     with console.working():
         found = explain(app.known(), Question(target, event, key, at), console.settings.limits.explain_records)
     return as_value(found)

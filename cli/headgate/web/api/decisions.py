@@ -52,5 +52,5 @@ def read_decision(app: TheApp, decision: str) -> DecisionValue:
 @ROUTER.get("/{decision}/explanation")
 def explain_decision(app: TheApp, decision: str) -> ExplainedDecisionValue:
     """Explain how a decision came about, as `headgate rules explain DECISION_ID -o json` does."""
-    found = app.decisions.explain(decision, app.snapshot().history)
+    _, found = app.decisions.explain(decision, app.snapshot().history)
     return ExplainedDecisionValue.model_validate(decision_json(found))

@@ -63,8 +63,7 @@ def decisions_page(
 def decision_page(app: TheApp, decision: str, console: TheConsole, session: TheSession) -> str:
     """Show a decision as a tree: the rules that fired at its event, and how they became its outcome."""
     snapshot = app.snapshot()
-    found = app.decisions.find(decision)
-    explained = app.decisions.explain(decision, snapshot.history)
+    found, explained = app.decisions.explain(decision, snapshot.history)
     policy = explained.policy
     tones = all_tones(snapshot) if policy is None else outcome_tones(policy)
     command = f"headgate rules explain {quote(found.decision_id)} --app {app.name}"

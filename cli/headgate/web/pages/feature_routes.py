@@ -26,20 +26,14 @@ _CHANGES = 50
 @ROUTER.get("")
 def features_page(app: TheApp, console: TheConsole, session: TheSession, text: str = "") -> str:
     """Show the features that the app computes."""
-    wanted = text.lower()
-    found = [
-        one
-        for one in list_features(app.snapshot())
-        if wanted
-        in " ".join((*one.names, one.definition.of, *one.definition.by, *(use.rule for use in one.rules))).lower()
-    ]
+    found = [one for one in list_features(app.snapshot()) if text.lower() in _words(one)]
     command = f"headgate features list --app {app.name}"
     frame = make_frame(console, session, app.name, "features", "Features", command)
     return render("features.html", frame=frame, features=found, text=text)
 
 
 def _words(one: SharedFeatureValue) -> str:
-    """Return the texts of a feature in which the page finds."""
+    """Return the text of a feature that the filter of the page looks through, in small letters."""
     rules = (use.rule for use in one.rules)
     return " ".join((*one.names, one.definition.of, *one.definition.by, *rules)).lower()
 

@@ -16,18 +16,15 @@ def list_releases(snapshot: Snapshot) -> tuple[ReleaseValue, ...]:
     entries = snapshot.history.entries
     rules: dict[str, list[tuple[int, ReleasedRule]]] = {}
     others: dict[str, list[tuple[int, ReleasedDocument]]] = {}
-    last: dict[str, int] = {}
-    last_other: dict[tuple[str, str], int] = {}
+    last: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(entries):
         status = entry.status
-        if status.subject in (Subject.FEATURE, Subject.DECISION_POLICY):
-            last_other[status.subject, status.name] = entry.written.control.offset
-            if status.release is not None:
-                others.setdefault(status.release, []).append((index, _document(snapshot, index)))
-        if status.subject is not Subject.RULE:
+        last[status.subject, status.name] = entry.written.control.offset
+        if status.release is None:
             continue
-        last[status.name] = entry.written.control.offset
-        if status.release is not None:
+        if status.subject in (Subject.FEATURE, Subject.DECISION_POLICY):
+            others.setdefault(status.release, []).append((index, _document(snapshot, index)))
+        elif status.subject is Subject.RULE:
             deleted = status.status == "deleted"
             rules.setdefault(status.release, []).append(
                 (
@@ -47,9 +44,8 @@ def list_releases(snapshot: Snapshot) -> tuple[ReleaseValue, ...]:
         name, own = entry.status.name, rules.get(entry.status.name, [])
         offset = entry.written.control.offset
         documents = others.get(name, [])
-        newest = max(
-            [offset, *(last[one.rule] for _, one in own), *(last_other[one.subject, one.name] for _, one in documents)]
-        )
+        names = [(Subject.RULE, one.rule) for _, one in own] + [(one.subject, one.name) for _, one in documents]
+        newest = max([offset, *(last[of] for of in names)])
         found.append(
             ReleaseValue(
                 name=name,

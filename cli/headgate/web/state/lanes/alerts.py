@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
 from headgate.web.problems import not_found
 from headgate.web.state.lanes.alert_records import AlertFilter, alert_kind
@@ -13,21 +12,12 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.wire.lanes import ALERTS, SHADOW
 
 
-@dataclass(frozen=True, slots=True)
 class AlertReader:
-    """Reads the alerts of an app. ``scan``: the most records that one search reads."""
+    """Reads the alerts of an app, by lane. ``scan``: the most records that one search reads."""
 
-    kafka: KafkaSettings
-    app: str
-    scan: int
-    lanes: Mapping[str, LaneReader[AlertValue]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make the readers of the lanes."""
-        made = {
-            lane: LaneReader(self.kafka, f"{self.app}.{lane}", alert_kind(lane), self.scan) for lane in (ALERTS, SHADOW)
-        }
-        object.__setattr__(self, "lanes", made)
+    def __init__(self, kafka: KafkaSettings, app: str, scan: int) -> None:
+        self._app, self._scan = app, scan
+        self.lanes = {lane: LaneReader(kafka, f"{app}.{lane}", alert_kind(lane), scan) for lane in (ALERTS, SHADOW)}
 
     def close(self) -> None:
         """Close the consumers."""
@@ -47,7 +37,7 @@ class AlertReader:
                 found = reader.parse(look(reader, alert_id))
                 if found is not None:
                     return found
-        raise not_found(f"alert {alert_id} is not among the last {self.scan:,} alerts of app {self.app}")
+        raise not_found(f"alert {alert_id} is not among the last {self._scan:,} alerts of app {self._app}")
 
     def known(self, alert_ids: Collection[str]) -> frozenset[str]:
         """Return those of some ids of which the alert is among the newest in memory."""

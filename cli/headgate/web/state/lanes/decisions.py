@@ -40,21 +40,21 @@ class DecisionReader:
 
     def find(self, decision_id: str) -> DecisionValue:
         """Return a decision. ``ProblemError`` if it is not among the last ``scan`` ones."""
-        found = self._lane.parse(self._lane.find(decision_id))
-        if found is None:
-            raise not_found(self._absent(decision_id))
-        return found
+        return self._find(decision_id)[1]
 
     def known(self, decision_id: str) -> DecisionValue | None:
         """Return a decision that is among the newest in memory; None if it is not."""
         return self._lane.parse(self._lane.known(decision_id))
 
-    def explain(self, decision_id: str, history: RuleHistory) -> ExplainedDecision:
-        """Return how a decision came about. ``ProblemError`` if it is not among the last ``scan`` ones."""
-        record: KafkaRecord | None = self._lane.find(decision_id)
-        if record is None or self._lane.parse(record) is None:
-            raise not_found(self._absent(decision_id))
-        return explain_record(record, history)
+    def explain(self, decision_id: str, history: RuleHistory) -> tuple[DecisionValue, ExplainedDecision]:
+        """Return a decision, and how it came about. ``ProblemError`` if it is not among the last ``scan`` ones."""
+        record, decision = self._find(decision_id)
+        return decision, explain_record(record, history)
 
-    def _absent(self, decision_id: str) -> str:
-        return f"decision {decision_id} is not among the last {self._scan:,} decisions of app {self._app}"
+    def _find(self, decision_id: str) -> tuple[KafkaRecord, DecisionValue]:
+        record = self._lane.find(decision_id)
+        decision = self._lane.parse(record)
+        if record is None or decision is None:
+            app = self._app
+            raise not_found(f"decision {decision_id} is not among the last {self._scan:,} decisions of app {app}")
+        return record, decision
