@@ -14,6 +14,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
+from headgate.local.servers.base import free_port
 from headgate_operator.resources import Phase, Status, StreamAppSpec
 from headgate_operator.resources.release import release_for
 from headgate_operator.resources.status import PhaseTime, Upgrade, UpgradeKind
@@ -24,7 +25,6 @@ from streamcore.memory.memory_use import MemoryUse
 from streamcore.outages import OUTAGES, Dependency
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from tests.harness.apps.cut_reports import cut_report
-from tests.harness.operator.api_server import free_port
 from tests.harness.servers.chart import CHART, EVERYTHING, program, render_manifests, select_kind
 
 _SPEC = {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from headgate.local.servers.base import free_port
 from headgate.main import headgate, run
 from headgate.web.access.roles import Role
 from headgate.web.pages.frame import Frame
@@ -15,7 +16,6 @@ from headgate.web.pages.html import upgrades_page
 from headgate.web.pages.plots import WIDTH, upgrade_plot
 from headgate.web.state.upgrades import UpgradeReader, read_upgrades
 from headgate.web.state.values import UpgradesValue, UpgradeValue
-from tests.harness.operator.api_server import free_port
 from tests.harness.servers.recorded_api_server import GROUP, recorded_answers, serve_answers, write_kubeconfig
 
 DAY_MS = 86_400_000

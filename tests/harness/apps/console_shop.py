@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 import orjson
 import yaml
 
+from headgate.local.servers.base import free_port
 from headgate.rules.publish import AppTopics, ChangeNote, ControlChange, publish, release_changes, rule_change
 from headgate.web.server import ConsoleServer, running
 from headgate.web.settings import ConsoleApp, ConsoleSettings
@@ -163,7 +163,7 @@ def run_shop(folder: Path, kafka: KafkaSettings, jars: Path, name: str) -> Itera
         "parallelism": 1,
         "max_out_of_orderness_ms": 1000,
         "idle_timeout_ms": 2000,
-        "telemetry": {"prometheus_port": _free_port()},
+        "telemetry": {"prometheus_port": free_port()},
     }
     lanes = SERVICE.topics(RulesSettings.model_validate(document))
     ensure_topics(kafka, [TopicSpec(topic, SOURCE_PARTITIONS), *lanes])
@@ -177,9 +177,3 @@ def run_shop(folder: Path, kafka: KafkaSettings, jars: Path, name: str) -> Itera
         shop.pay("u0", 1)
         app.wait_for_cuts(1)
         yield shop
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

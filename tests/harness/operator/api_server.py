@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 
@@ -22,12 +21,6 @@ def until(condition: Callable[[], object], within_s: float) -> None:
                 raise AssertionError(str(error)) from error
         assert time.monotonic() < deadline, "it did not come to be in time"
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class AsUser(Rest):

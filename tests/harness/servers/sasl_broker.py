@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headgate.local.java import Java
-from headgate.local.servers.base import Lifetime
+from headgate.local.servers.base import Lifetime, free_port
 from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
 from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
 
@@ -19,7 +18,8 @@ _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 @contextmanager
 def asking_broker(folder: Path, java: Java, password_env: str) -> Iterator[KafkaSettings]:
     """Run a broker; yield the login of ann, whose password, ``SECRET``, must be in the environment variable."""
-    port, other = _free_ports()
+    port = free_port()
+    other = free_port(port)
     wanted = BrokerSettings(
         folder, port, lifetime=Lifetime.WITH_PARENT, short_lived=True, extra=_asking_on(port, other)
     )
@@ -48,10 +48,3 @@ def _asking_on(port: int, controller_port: int) -> tuple[tuple[str, str], ...]:
             f'{_MODULE} required username="self" password="self" user_self="self" user_ann="{SECRET}";',
         ),
     )
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        for probe in (one, other):
-            probe.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])

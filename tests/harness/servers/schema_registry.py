@@ -85,7 +85,7 @@ class EmbeddedRegistry(EmbeddedServer[RegistryServerSettings, JavaServerFiles]):
         self.files.folder.mkdir(parents=True, exist_ok=True)
         port, values = self._take_port(), {}
         values["quarkus.http.host"] = values["quarkus.management.host"] = HOST
-        values |= {"quarkus.http.port": str(port), "quarkus.management.port": str(free_port())}
+        values |= {"quarkus.http.port": str(port), "quarkus.management.port": str(free_port(port))}
         values |= {"apicurio.storage.kind": "sql", "apicurio.storage.sql.kind": "h2"}
         values["apicurio.datasource.url"] = f"jdbc:h2:file:{self.files.folder}/registry;WRITE_DELAY=0"
         options = [f"-Xmx{self.settings.heap_mb}m", *java_runtime.SHORT_LIVED, self._mark]

@@ -240,13 +240,15 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
             self._watch = None
 
 
-def free_port() -> int:
-    """Return a free port of 127.0.0.1.
+def free_port(*taken: int) -> int:
+    """Return a free port of 127.0.0.1 that is none of ``taken``.
 
     It is below those that systems give to outgoing connections, which would take it before the server does, or while
     the server does not run.
     """
     for port in random.SystemRandom().sample(_PORTS, 100):
+        if port in taken:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind((HOST, port))
             return port

@@ -83,7 +83,7 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
         library = jars.ensure(jars.JarSet.KAFKA, self._java, self._print_message)
         port = self._take_port()
         extra = "\n".join(f"{name}={value}" for name, value in self.settings.extra)
-        self.files.write_settings(port, free_port(), self.settings.partition_bytes, extra)
+        self.files.write_settings(port, free_port(port), self.settings.partition_bytes, extra)
         java = [str(self._java.executable), "-cp", os.pathsep.join(map(str, sorted(library.glob("*.jar"))))]
         if not self.files.formatted_marker.exists():
             self._print_message(f"broker: preparing its folder {self.files.folder}")

@@ -84,7 +84,7 @@ class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]
         library = jars.ensure(jars.JarSet.OPENSEARCH, java, self._print_message)
         port = self._take_port()
         extra = "\n".join(f"{name}: {value}" for name, value in self.settings.extra)
-        self.files.write_settings(port, free_port(), extra)
+        self.files.write_settings(port, free_port(port), extra)
         self.files.write_modules(library)
         command = [str(java.executable), *self._options(java), "-cp", _class_path(library), _MAIN]
         self._spawn(command, self.files.output)

@@ -11,10 +11,11 @@ import time
 import urllib.request
 from pathlib import Path
 
+from headgate.local.servers.base import free_port
 from headgate_operator.runtime.api_client import Rest
 from headgate_operator.runtime.api_paths import path
 from headgate_operator.runtime.leader_election import LEASE, LeaderElector
-from tests.harness.operator.api_server import free_port, until
+from tests.harness.operator.api_server import until
 
 _ROOT = Path(__file__).parents[4]
 
